@@ -12,8 +12,7 @@
 
 The commands, functions of their names:
 
-``marking``     change what a filter holds, by lines: dedup, add, remove, exclude
-``checking``    ask a filter: check, verify
+``marking``     go by lines: dedup, add, remove, check, verify, exclude
 ``making``      make a filter: create, copy, merge, intersect, grow, repair, export, import
 ``showing``     show figures: info, compare, plan
 """

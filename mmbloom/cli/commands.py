@@ -64,7 +64,7 @@ COMMANDS = {
     ),
     "check": Command(
         "print the lines that are in a filter",
-        "checking",
+        "marking",
         (
             "mmbloom check seen.bloom access.log",
             "mmbloom check -v -k 1 addresses.bloom access.log    # lines of new addresses",
@@ -106,7 +106,7 @@ COMMANDS = {
     ),
     "verify": Command(
         "check everything in a filter that can be checked",
-        "checking",
+        "marking",
         (
             "mmbloom verify seen.bloom",
             "mmbloom verify seen.bloom --keys access.log    # is every line of it found?",

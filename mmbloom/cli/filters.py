@@ -13,13 +13,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import mmbloom
-from mmbloom.cli.process import UsageError, name_as, say
+from mmbloom.cli.process import StoppedError, UsageError, name_as, say
 from mmbloom.cli.report import size_of
-from mmbloom.errors import (
-    CapacityWarning,
-    MmbloomError,
-    NetworkFileSystemError,
-)
+from mmbloom.errors import CapacityWarning, MmbloomError, NetworkFileSystemError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import FileFilter
 from mmbloom.filters.open import OfBits
@@ -79,7 +75,8 @@ def open_or_create(
     """Open FILE; with -n, create it if it does not exist."""
     sizing = given(args, "layout", "hash", "seed")
     options = {**writing_options(args), "resident": args.resident}
-    options["on_full"] = "raise" if args.when_full == "stop" else args.when_full
+    if "when_full" in args:
+        options["on_full"] = "raise" if args.when_full == "stop" else "warn"
     times = rotation(args)
     if args.capacity is None:
         if sizing or given(args, "error_rate", "permissions"):
@@ -236,7 +233,8 @@ def fill_of(info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> Fill:
 
 def fill_of_file(seen: FileFilter) -> Fill:
     """Return how full an open filter of one file is, without all else that `info` reads."""
-    return Fill.of(seen.params, round(seen.fill_ratio * seen.params.num_bits))
+    params = seen.params
+    return Fill.of(params, round(seen.fill_ratio * params.num_bits))
 
 
 def say_if_past_plan(path: str, seen: Filter, before: str = "") -> None:
@@ -265,3 +263,30 @@ def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> st
             "that ends with its period; a folder with more keys a period keeps the next from it"
         )
     return f"{past}; {advice}"
+
+
+def require_use(args: argparse.Namespace, seen: OfBits) -> None:
+    """Stop before the first line at a file that takes every other new line for seen.
+
+    Else a file whose bits are all set would drop each line, and meet no new one to stop at.
+    """
+    if args.when_full == "stop" and isinstance(seen, FileFilter):
+        fill = fill_of_file(seen)
+        if fill.is_useless:
+            raise StoppedError(f"{seen.path}: is full: it {fill}; nothing was read")
+
+
+def to_go_on(seen: OfBits) -> str:
+    """Return what to do about a full filter, and which share of new lines it drops."""
+    if not isinstance(seen, FileFilter):
+        return "wait for the next period, or make a folder with more keys a period"
+    from mmbloom.filters.grow import why_not  # noqa: PLC0415  to be needed by few runs
+
+    fill = fill_of_file(seen)
+    reason = why_not(seen.params, fill)
+    to_do = f"mmbloom grow {seen.path} makes room: then run the same command again"
+    if reason:
+        to_do = f"it cannot grow: {reason}"
+    if fill.is_past and not fill.is_useless:  # since a run that went on
+        return f"{fill.taken('lines')}, as it is past its plan already; {to_do}"
+    return to_do

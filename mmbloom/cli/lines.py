@@ -19,7 +19,7 @@ from mmbloom.cli.options import FIELDS
 from mmbloom.cli.process import STDIN_FD, UsageError, say
 from mmbloom.cli.report import Tallies
 from mmbloom.errors import LockTimeoutError
-from mmbloom.logs.compressed import AT_A_TIME, kind_by_name
+from mmbloom.logs.compressed import AT_A_TIME, COMPRESSED, kind_by_name
 from mmbloom.logs.dedup import Run
 from mmbloom.logs.inputs import (
     Inputs,
@@ -31,7 +31,15 @@ from mmbloom.logs.inputs import (
     untold,
 )
 from mmbloom.logs.lines import KeyRule, LineKeys
-from mmbloom.logs.outputs import Place, force_names, is_special, refuse_overlap, shown
+from mmbloom.logs.outputs import (
+    Place,
+    force_names,
+    is_special,
+    refuse_overlap,
+    require_apart,
+    require_appendable,
+    shown,
+)
 
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
 
@@ -85,7 +93,7 @@ def keep_stdin() -> int:
     return os.lseek(STDIN_FD, 0, os.SEEK_CUR)
 
 
-def require_durable(output: Place) -> None:
+def _require_durable(output: Place) -> None:
     """Refuse an output that is there and cannot be forced to the disk, as it is no regular file."""
     if is_special(output):
         raise UsageError(
@@ -94,7 +102,7 @@ def require_durable(output: Place) -> None:
         )
 
 
-def make_folder(path: str) -> None:
+def _make_folder(path: str) -> None:
     """Make a folder for outputs, and those above it; their names are on the disk."""
     made, above = [], os.path.abspath(path)
     while not os.path.lexists(above):
@@ -105,7 +113,7 @@ def make_folder(path: str) -> None:
         force_names(os.path.dirname(folder))
 
 
-def require_folder(path: str) -> None:
+def _require_folder(path: str) -> None:
     """Check that the folder of an output exists; if not, raise an OSError naming the output."""
     try:
         os.stat(os.path.join(os.path.dirname(path), "."))
@@ -117,7 +125,72 @@ def require_stats(args: argparse.Namespace, places: Sequence[Place]) -> None:
     """Refuse a file of --stats-to that is another file of the command: it would be overwritten."""
     for path in args.stats_to:
         refuse_overlap(path, places, args.file)
-        require_folder(path)
+        _require_folder(path)
+
+
+def refuse_folder(args: argparse.Namespace, places: list[Place]) -> None:
+    """Refuse options for a folder of outputs without one, and others with one."""
+    if args.output_dir is None:
+        if args.jobs > 1:
+            raise UsageError(
+                "-j N writes one output per input: give the folder with --output-dir DIR"
+            )
+        if args.relative:
+            raise UsageError("--relative is for outputs in a folder: give it with --output-dir DIR")
+        return
+    if args.output is not None:
+        raise UsageError("-o OUTPUT and --output-dir DIR cannot be combined")
+    if args.count or args.unique:
+        raise UsageError("-c and -u count the lines of all inputs: give one output, -o OUTPUT")
+    if STDIN_FD in places:
+        raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
+
+
+def one_each(names: list[str], into: str, *, relative: bool) -> list[str]:
+    """Return an output in a folder for each input; refuse two inputs of one output."""
+    by_output: dict[str, str] = {}
+    for name in names:
+        stem, suffix = os.path.splitext(os.path.basename(name))
+        base = stem if suffix.lower() in COMPRESSED else stem + suffix
+        folder = _folder_of(name) if relative else ""
+        if folder.split("/")[0] == "..":
+            raise UsageError(
+                f"{name}: --relative keeps no folder above this one: give its full path"
+            )
+        output = os.path.join(into, folder, base)
+        if (other := by_output.get(output)) is not None:
+            advice = "--relative keeps their folders"
+            if relative or _folder_of(name) == _folder_of(other):
+                advice = "give one of them to another run, with another folder"
+            raise UsageError(f"{name} and {other} would both be written to {output}: {advice}")
+        by_output[output] = name
+    return list(by_output)
+
+
+def _folder_of(name: str) -> str:
+    """Return the folder of an input as typed, for one below that of the outputs."""
+    folder = os.path.normpath(os.path.dirname(name)).lstrip("/")
+    return "" if folder == "." else folder
+
+
+def check_outputs(
+    args: argparse.Namespace, places: list[Place], outputs: list[Place], repeats: list[str]
+) -> None:
+    """Refuse what cannot be written: before gigabytes are reserved in vain."""
+    for output in [*outputs, *repeats]:
+        refuse_overlap(output, places, args.file)
+        if args.durable:
+            _require_durable(output)
+    require_apart(outputs, repeats)
+    for output in [*outputs, *repeats]:
+        if not isinstance(output, str):
+            continue
+        if args.output_dir is None:
+            _require_folder(output)
+        else:
+            _make_folder(os.path.dirname(output))
+        require_appendable(output)
+    require_stats(args, [*places, *outputs, *repeats])
 
 
 def inputs_of(args: argparse.Namespace) -> Inputs:

@@ -14,7 +14,7 @@ from typing import Any
 import mmbloom
 from mmbloom.cli import filters
 from mmbloom.cli.process import NOT_SOUND, OK, UsageError, say
-from mmbloom.cli.report import bytes_of, told
+from mmbloom.cli.report import bytes_at, told
 from mmbloom.filters.base import Filter
 from mmbloom.sizing import capacity_of, plan, share_of
 from mmbloom.sizing.formulas import PAGE_BITS
@@ -47,7 +47,7 @@ def create(args: argparse.Namespace) -> int:
         )
     with (
         mmbloom.open(args.like, "r") as other,
-        told(args, args.file, partial(bytes_of, args.like)),
+        told(args, args.file, partial(bytes_at, args.like)),
         _make_like(args, other, options) as made,
     ):
         # Filters alike are to be merged or compared: their lines must become the same keys.
@@ -81,7 +81,7 @@ def copy(args: argparse.Namespace) -> int:
     """Run the command; the copy is on the disk when this returns."""
     if args.plain and args.replace:
         raise UsageError("--plain makes another filter than the one there: leave out --replace")
-    with told(args, args.destination, partial(bytes_of, args.file)):
+    with told(args, args.destination, partial(bytes_at, args.file)):
         if args.plain:
             with mmbloom.CountingBloomFilter.open(args.file, "r") as counting:
                 counting.to_bloom(args.destination, **filters.making_options(args))
@@ -107,7 +107,7 @@ def intersect(args: argparse.Namespace) -> int:
 
 def _combine(args: argparse.Namespace, combine: Callable[..., object]) -> int:
     # The new filter is as large as the first one, or larger.
-    with told(args, args.destination, partial(bytes_of, args.file[0])):
+    with told(args, args.destination, partial(bytes_at, args.file[0])):
         combine(args.destination, args.file, **filters.making_options(args))
     return OK
 
@@ -194,7 +194,7 @@ def export(args: argparse.Namespace) -> int:
 
 def import_(args: argparse.Namespace) -> int:
     """Run the command; the new filter is on the disk when this returns."""
-    with told(args, args.destination, partial(bytes_of, args.source)):
+    with told(args, args.destination, partial(bytes_at, args.source)):
         mmbloom.import_guava(
             args.source,
             args.destination,

@@ -1,40 +1,46 @@
-"""Commands that change what a filter holds, by lines: dedup, add, remove, exclude."""
+"""Commands that go by lines: dedup, add, remove, check, verify, exclude."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from itertools import repeat
+from itertools import repeat, starmap
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+import mmbloom
 from mmbloom._engine import bytes_of, fields_of
+from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import coerce
 from mmbloom._storage.opening import absolute
+from mmbloom._system.threads import ReadAhead
+from mmbloom._system.typing import Bools, Octets
 from mmbloom.cli import filters
 from mmbloom.cli.commands import AS_TYPED
 from mmbloom.cli.lines import (
     check_lines,
+    check_outputs,
     inputs_of,
     keep_stdin,
-    make_folder,
     mark_lines,
+    one_each,
     open_lines,
     patiently,
     places_of,
-    require_durable,
-    require_folder,
+    refuse_folder,
     require_stats,
     say_what_is_read,
 )
 from mmbloom.cli.process import (
+    NOT_SOUND,
     NOT_TO_REPEAT,
     NOTHING_FOUND,
     OK,
@@ -42,26 +48,19 @@ from mmbloom.cli.process import (
     STDOUT_FD,
     StoppedError,
     UsageError,
+    in_rows,
     say,
 )
-from mmbloom.cli.report import Tallies, counted, progress_bar
-from mmbloom.filters.bloom import BloomFilter
+from mmbloom.cli.report import Tallies, bytes_at, counted, progress_bar, watched
+from mmbloom.filters.base import Filter
 from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.filters.open import OfBits, open_of_bits
 from mmbloom.filters.open import open as open_filter
 from mmbloom.format.exclusions import write_keys
-from mmbloom.logs.compressed import COMPRESSED
 from mmbloom.logs.dedup import Discard, Run, Tally
 from mmbloom.logs.inputs import Inputs
-from mmbloom.logs.lines import WHOLE_LINES
-from mmbloom.logs.outputs import (
-    Place,
-    is_special,
-    open_output,
-    refuse_overlap,
-    require_apart,
-    require_appendable,
-)
+from mmbloom.logs.lines import WHOLE_LINES, Chunk, Found, LineWriter
+from mmbloom.logs.outputs import Place, begin, is_special, open_output, refuse_overlap, shown
 from mmbloom.operations.combine import require_files
 
 if TYPE_CHECKING:
@@ -107,46 +106,21 @@ class FileJob:
             yield Run(self.seen, writer, rest, self.args.repeated, wait)
 
 
-def _require_use(seen: OfBits) -> None:
-    """Stop before the first line at a file that takes every other new line for seen.
-
-    Else a file whose bits are all set would drop each line, and meet no new one to stop at.
-    """
-    if isinstance(seen, BloomFilter) and (fill := filters.fill_of_file(seen)).is_useless:
-        raise StoppedError(f"{seen.path}: is full: it {fill}; nothing was read")
-
-
-def _to_go_on(seen: OfBits) -> str:
-    """Return what to do about a full filter, and which share of new lines it drops."""
-    if not isinstance(seen, BloomFilter):
-        return "wait for the next period, or make a folder with more keys a period"
-    from mmbloom.filters.grow import why_not  # noqa: PLC0415  to be needed by few runs
-
-    fill = filters.fill_of_file(seen)
-    reason = why_not(seen.params, fill)
-    to_do = f"mmbloom grow {seen.path} makes room: then run the same command again"
-    if reason:
-        to_do = f"it cannot grow: {reason}"
-    if fill.is_past and not fill.is_useless:  # since a run that went on
-        return f"{fill.taken('lines')}, as it is past its plan already; {to_do}"
-    return to_do
-
-
 def dedup(args: argparse.Namespace) -> int:
     """Run the command."""
     started = time.perf_counter()
     _refuse_contradictions(args)
     inputs, places = inputs_of(args), places_of(args.inputs)
-    _refuse_folder(args, places)
+    refuse_folder(args, places)
     outputs: list[Place] = [STDOUT_FD if args.output is None else args.output]
     repeats = [args.repeats_to]
     if args.output_dir is not None:
-        one_each = partial(_one_each, args.inputs, relative=args.relative)
-        outputs, repeats = [*one_each(args.output_dir)], [None] * len(places)
+        each_in = partial(one_each, args.inputs, relative=args.relative)
+        outputs, repeats = [*each_in(args.output_dir)], [None] * len(places)
         if args.repeats_to is not None:
-            repeats = one_each(args.repeats_to)
+            repeats = each_in(args.repeats_to)
     check_lines(inputs, places)
-    _prepare(args, places, outputs, [path for path in repeats if path is not None])
+    check_outputs(args, places, outputs, [path for path in repeats if path is not None])
     stopped = None
     tallies = [(place, Tally()) for place in places]
     with (
@@ -156,8 +130,7 @@ def dedup(args: argparse.Namespace) -> int:
     ):
         with counted(args, tallies, seen, started):
             try:
-                if args.when_full == "stop":
-                    _require_use(seen)
+                filters.require_use(args, seen)
                 job = partial(FileJob, args, seen, inputs)
                 if args.output_dir is None:
                     _to_one(job("", outputs[0], repeats[0]), tallies)
@@ -172,7 +145,9 @@ def dedup(args: argparse.Namespace) -> int:
                 seen.flush()
         if stopped is not None:
             dry = "nothing is marked, as this is a dry run; a run would end so: "
-            to_do = f"with room for all: {NOT_TO_REPEAT}" if args.repeated else _to_go_on(seen)
+            to_do = (
+                f"with room for all: {NOT_TO_REPEAT}" if args.repeated else filters.to_go_on(seen)
+            )
             raise StoppedError(
                 f"{dry * args.dry_run}{stopped}; {to_do}; or go on with "
                 "--when-full warn, which drops more and more new lines as seen"
@@ -201,71 +176,6 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
             "--dry-run marks nothing, so that its lines will come again: leave out -o OUTPUT, "
             "--output-dir DIR and --repeats-to"
         )
-
-
-def _refuse_folder(args: argparse.Namespace, places: list[Place]) -> None:
-    """Refuse options for a folder of outputs without one, and others with one."""
-    if args.output_dir is None:
-        if args.jobs > 1:
-            raise UsageError(
-                "-j N writes one output per input: give the folder with --output-dir DIR"
-            )
-        if args.relative:
-            raise UsageError("--relative is for outputs in a folder: give it with --output-dir DIR")
-        return
-    if args.output is not None:
-        raise UsageError("-o OUTPUT and --output-dir DIR cannot be combined")
-    if args.count or args.unique:
-        raise UsageError("-c and -u count the lines of all inputs: give one output, -o OUTPUT")
-    if STDIN_FD in places:
-        raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
-
-
-def _one_each(names: list[str], into: str, *, relative: bool) -> list[str]:
-    """Return an output in a folder for each input; refuse two inputs of one output."""
-    by_output: dict[str, str] = {}
-    for name in names:
-        stem, suffix = os.path.splitext(os.path.basename(name))
-        base = stem if suffix.lower() in COMPRESSED else stem + suffix
-        folder = _folder_of(name) if relative else ""
-        if folder.split("/")[0] == "..":
-            raise UsageError(
-                f"{name}: --relative keeps no folder above this one: give its full path"
-            )
-        output = os.path.join(into, folder, base)
-        if (other := by_output.get(output)) is not None:
-            advice = "--relative keeps their folders"
-            if relative or _folder_of(name) == _folder_of(other):
-                advice = "give one of them to another run, with another folder"
-            raise UsageError(f"{name} and {other} would both be written to {output}: {advice}")
-        by_output[output] = name
-    return list(by_output)
-
-
-def _folder_of(name: str) -> str:
-    """Return the folder of an input as typed, for one below that of the outputs."""
-    folder = os.path.normpath(os.path.dirname(name)).lstrip("/")
-    return "" if folder == "." else folder
-
-
-def _prepare(
-    args: argparse.Namespace, places: list[Place], outputs: list[Place], repeats: list[str]
-) -> None:
-    """Refuse what cannot be written: before gigabytes are reserved in vain."""
-    for output in [*outputs, *repeats]:
-        refuse_overlap(output, places, args.file)
-        if args.durable:
-            require_durable(output)
-    require_apart(outputs, repeats)
-    for output in [*outputs, *repeats]:
-        if not isinstance(output, str):
-            continue
-        if args.output_dir is None:
-            require_folder(output)
-        else:
-            make_folder(os.path.dirname(output))
-        require_appendable(output)
-    require_stats(args, [*places, *outputs, *repeats])
 
 
 def _to_folder(jobs: Sequence[FileJob], tallies: Tallies) -> None:
@@ -358,6 +268,132 @@ def remove(args: argparse.Namespace) -> int:
                         removed += int(np.count_nonzero(seen.remove_many(found.keys)))
         seen.flush()
     return OK if removed else NOTHING_FOUND
+
+
+def check(args: argparse.Namespace) -> int:
+    """Run the command; return 0 if a line was found, 1 if none was."""
+    inputs, places = inputs_of(args), places_of(args.inputs)
+    end = inputs.terminator
+    if args.csv and args.with_name and not args.count:
+        raise UsageError("-H writes a name before each row, which is a field of no column: not CSV")
+    check_lines(inputs, places)
+    refuse_overlap(STDOUT_FD, places, args.file)
+    counts: list[int] = []
+    with (
+        open_filter(args.file, "r") as seen,
+        open_output(STDOUT_FD, end, delimiter=inputs.delimiter) as writer,
+    ):
+        with (
+            filters.in_use(args, seen, inputs.keys),
+            progress_bar(args, places, printing=not args.count) as inputs.progress,
+        ):
+            for place in places:
+                counts.append(_look_up(args, seen, inputs, place, writer))
+                if args.quiet and counts[-1]:
+                    return OK
+        if args.count:
+            each = zip(map(_prefix, places), counts, strict=True)
+            for prefix, count in each if args.with_name else [(b"", sum(counts))]:
+                line = b"%b%d%b" % (prefix, count, end)
+                writer.write(np.frombuffer(line, np.uint8), terminated=True)
+    return OK if any(counts) else NOTHING_FOUND
+
+
+def _look_up(
+    args: argparse.Namespace, seen: Filter, inputs: Inputs, place: Place, writer: LineWriter
+) -> int:
+    """Print the lines of one input that are asked for; return their number, with -q 1 or more."""
+    number = 0
+
+    def look(chunk: Chunk, found: Found) -> tuple[Chunk, Bools]:
+        return chunk, found.of_lines(found.known(seen) != args.invert_match)
+
+    with (
+        open_lines(inputs, place) as lines,
+        closing(ReadAhead(starmap(look, lines.found()))) as looked_at,
+    ):
+        if lines.head and not (args.quiet or args.count):
+            begin(writer, lines.head, lines.name)
+        for chunk, wanted in looked_at:
+            number += int(np.count_nonzero(wanted))
+            if args.quiet and number:
+                break
+            if not (args.quiet or args.count):
+                printed = chunk.where(wanted)
+                if args.with_name:
+                    printed = _prefixed(printed, _prefix(place), inputs.terminator)
+                writer.write(printed, terminated=chunk.terminated)
+    return number
+
+
+def _prefix(place: Place) -> bytes:
+    return os.fsencode(shown(place)) + b":"
+
+
+def _prefixed(lines: Octets, prefix: bytes, end: bytes) -> Octets:
+    """Put the name of their input before each of some lines, which end as those of a chunk do."""
+    whole = lines.tobytes()
+    parts = whole.removesuffix(end).split(end) if whole else []
+    named = end.join(prefix + part for part in parts)
+    return np.frombuffer(named + end * whole.endswith(end), np.uint8)
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Run the command; return 0 if the filter is sound, 1 if not."""
+    places = places_of(args.keys) if args.keys else []
+    inputs = inputs_of(args)
+    check_lines(inputs, places)  # before a large filter is read
+    refuse_overlap(STDOUT_FD, places, args.file)
+    from mmbloom.operations.check import verify_batches  # noqa: PLC0415  for this alone
+
+    with watched(
+        args, "rchar", partial(bytes_at, args.file)
+    ) as end:  # of the array, which comes first
+        found = verify_batches(args.file, _batches(args, inputs, places, end))
+    print(json.dumps(found.as_dict()) if args.json else _verified(found))
+    return OK if found.ok else NOT_SOUND
+
+
+def _batches(
+    args: argparse.Namespace, inputs: Inputs, places: list[Place], before: Callable[[], None]
+) -> Iterator[Batch]:
+    if not places:
+        return
+    before()
+    with open_filter(args.file, "r") as seen:
+        filters.say_of_another_rule(seen, inputs.keys)
+    with progress_bar(args, places, printing=False) as inputs.progress:
+        for place in places:
+            with open_lines(inputs, place) as lines:
+                for _, found in lines.found():
+                    yield coerce(found.keys)
+
+
+def _verified(found: mmbloom.Verification) -> str:
+    rows, of_folder = [("path", found.path)], bool(found.files)
+    if of_folder:
+        rows.append(("files", f"{len(found.files)}, {found.kind}, oldest first"))
+    for file in found.files:
+        name, seal = os.path.basename(file.path), " sealed," if file.sealed_segments else ""
+        filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
+        rows.append(("", f"{name}:{seal} {file.file_bytes:,} bytes, {filled}"))
+    asked, noun = ("headers ask", "bits") if of_folder else ("header asks", found.kind)
+    compared = found.sealed_segments
+    rows += [
+        ("size", f"{found.file_bytes:,} bytes, as the {asked} for"),
+        ("holes", f"{found.bytes_not_reserved:,} bytes"),
+        ("seal", f"{compared:,} MiB compared" if compared else "none to compare"),
+        (f"{noun} set", f"{found.positions_set:,}, counted; fill ratio {found.fill_ratio:.4f}"),
+        ("holds about", f"{found.approx_count:,} keys, planned for {found.capacity:,}"),
+        ("error rate now", f"{found.current_error_rate:.3g}, planned {found.error_rate:g}"),
+    ]
+    if found.keys_checked:
+        rows.append(("keys", f"{found.keys_checked:,} looked up, {found.keys_missing:,} missing"))
+    rows += [("note", note) for note in found.notes]
+    rows += [("PROBLEM", problem) for problem in found.problems]
+    sound = "sound, but past its plan" if found.past_plan else "sound"
+    rows.append(("verdict", sound if found.ok else "not sound"))
+    return in_rows(rows)
 
 
 def exclude(args: argparse.Namespace) -> int:

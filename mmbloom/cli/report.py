@@ -161,7 +161,7 @@ def _octets(direction: Direction) -> int | None:
     return None
 
 
-def bytes_of(path: str) -> int | None:
+def bytes_at(path: str) -> int | None:
     """Size of a filter: of a file, or of all files of a folder; None if it cannot be told."""
     with suppress(OSError):
         if not os.path.isdir(path):

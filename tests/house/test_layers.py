@@ -24,14 +24,11 @@ TOP = ("__init__", "__main__")  # the package's face and `python -m mmbloom`: ab
 # What is imported where it is used, and not at the top: each takes milliseconds of every start.
 LATE = {
     "filters.open": {"_storage.folder", "filters.growing", "filters.rotating"},  # for one file
-    "filters.bloom": {"filters.grow", "_storage.folder"},  # for files beside no manifest
-    "filters.growable": {"filters.grow", "filters.growing"},  # for files that stay files
-    "filters.shelf": {"filters.info"},  # for programs that never ask for it
-    "operations.combine": {"_storage.folder"},  # for filters of one file
-    "cli.checking": {"operations.check"},  # for `check`, which verifies nothing
+    # For programs that never ask for it; for files beside no manifest.
+    "filters.file": {"filters.info", "_storage.folder"},
     "cli.main": {"format.header"},  # for files that are filters
-    # For filters that are not past their plan, and runs that are not dry.
-    "cli.filters": {"_storage.folder", "operations.copy"},
+    # For filters that are not past their plan, runs that are not dry, nor end at a full filter.
+    "cli.filters": {"_storage.folder", "operations.copy", "filters.grow"},
     "logs.lines": {"logs.members"},  # for lines that are no JSON
     "cli.options": {"_engine", "format.folder"},  # for help; for commands without a duration
     "cli.lines": {"logs.rows"},  # for lines that are no CSV
@@ -39,8 +36,8 @@ LATE = {
     "logs.dedup": {"logs.rows"},  # the same
     # For outputs that are no CSV, and in a folder without a manifest.
     "logs.outputs": {"logs.rows", "_storage.folder"},
-    # For runs that do not end at a full filter; that count nothing; in one process.
-    "cli.marking": {"filters.grow", "logs.counts", "cli.workers"},
+    # For runs that count nothing; in one process; that verify nothing.
+    "cli.marking": {"logs.counts", "cli.workers", "operations.check"},
 }
 
 
