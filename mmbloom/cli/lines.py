@@ -19,7 +19,7 @@ from mmbloom.cli.options import FIELDS
 from mmbloom.cli.process import STDIN_FD, UsageError, say
 from mmbloom.cli.report import Tallies
 from mmbloom.errors import LockTimeoutError
-from mmbloom.logs.compressed import AT_A_TIME, COMPRESSED, kind_by_name
+from mmbloom.logs.compressed import AT_A_TIME, COMPRESSED, kind_by_name, require_appendable
 from mmbloom.logs.dedup import Run
 from mmbloom.logs.inputs import (
     Inputs,
@@ -37,11 +37,10 @@ from mmbloom.logs.outputs import (
     is_special,
     refuse_overlap,
     require_apart,
-    require_appendable,
     shown,
 )
 
-_taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
+_taken = bytearray()  # from a pipe at stdin by `check_lines`, which cannot put it back
 
 
 def places_of(named: list[str]) -> list[Place]:

@@ -68,7 +68,7 @@ def _run(run: Callable[[argparse.Namespace], int], command: str, args: argparse.
 
 
 # The arguments that name a file or a folder.
-_PATHS = (
+_PATHS = [
     "file",
     "inputs",
     "output",
@@ -79,7 +79,7 @@ _PATHS = (
     "other",
     "source",
     "destination",
-)
+]
 
 
 def _refuse_empty_names(args: argparse.Namespace) -> None:

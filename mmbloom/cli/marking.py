@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat, starmap
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -57,14 +56,11 @@ from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.filters.open import OfBits, open_of_bits
 from mmbloom.filters.open import open as open_filter
 from mmbloom.format.exclusions import write_keys
-from mmbloom.logs.dedup import Discard, Run, Tally
+from mmbloom.logs.dedup import Discard, Run, Sink, Tally
 from mmbloom.logs.inputs import Inputs
 from mmbloom.logs.lines import WHOLE_LINES, Chunk, Found, LineWriter
 from mmbloom.logs.outputs import Place, begin, is_special, open_output, refuse_overlap, shown
 from mmbloom.operations.combine import require_files
-
-if TYPE_CHECKING:
-    from mmbloom.logs.counts import LineCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +80,19 @@ class FileJob:
         The filter is not flushed here: that would put the marks of all processes on the disk while
         the lines of the others are still in memory, and a power cut would lose those lines.
         """
-        with self.seen, self.opened() as run:
-            stopped = mark_lines(run, self.inputs, [(self.place, tally)])
-        if stopped:
-            raise StoppedError(stopped)
+        with self.seen:
+            self.mark([(self.place, tally)])
 
-    @contextmanager
-    def opened(self) -> Iterator[Run]:
-        """Open the output, and that of what is not printed; both are on the disk in the end."""
+    def mark(
+        self,
+        tallies: Tallies,
+        sizes: Iterable[int | None] = repeat(None),
+        through: Callable[[Sink], Sink] = lambda sink: sink,
+    ) -> None:
+        """Mark the lines of inputs, and write them `through` a sink to the output.
+
+        The output, and that of what is not printed, are on the disk when this returns.
+        """
         opened = partial(
             open_output,
             terminator=self.inputs.terminator,
@@ -103,7 +104,10 @@ class FileJob:
             nullcontext() if self.repeats is None else opened(self.repeats) as rest,
             opened(self.output) as writer,
         ):
-            yield Run(self.seen, writer, rest, self.args.repeated, wait)
+            run = Run(self.seen, through(writer), rest, self.args.repeated, wait)
+            stopped = mark_lines(run, self.inputs, tallies, sizes)
+        if stopped:
+            raise StoppedError(stopped)
 
 
 def dedup(args: argparse.Namespace) -> int:
@@ -191,36 +195,36 @@ def _to_folder(jobs: Sequence[FileJob], tallies: Tallies) -> None:
 
 def _to_one(job: FileJob, tallies: Tallies) -> None:
     args, inputs, places = job.args, job.inputs, [place for place, _ in tallies]
-    counts, sizes = None, list[int]()
+    work = partial(job.mark, tallies)
     if args.count or args.unique:
-        from mmbloom.logs.counts import CountedWriter, LineCounts, OnceWriter  # noqa: PLC0415  few
-
-        counts = LineCounts(inputs.keys)
         with progress_bar(args, places, printing=False) as inputs.progress:
-            sizes = [_count(counts, inputs, place) for place in places]
-    with (
-        progress_bar(args, places, printing=job.output == STDOUT_FD) as inputs.progress,
-        job.opened() as run,
-    ):
-        if counts is not None and args.count:
-            run.sink = CountedWriter(run.sink, counts, inputs.terminator)
-        if counts is not None and args.unique:
-            run.sink = OnceWriter(run.sink, counts, inputs.terminator)
-        stopped = mark_lines(run, inputs, tallies, sizes or repeat(None))
-    if stopped:
-        raise StoppedError(stopped)
+            work = partial(work, *_counted(args, inputs, places))
+    with progress_bar(args, places, printing=job.output == STDOUT_FD) as inputs.progress:
+        work()
 
 
-def _count(counts: LineCounts, inputs: Inputs, place: Place) -> int:
-    """Count the lines of an input, before one is printed; return how many bytes that are."""
-    begin, size = keep_stdin() if place == STDIN_FD else 0, 0
-    with open_lines(inputs, place) as lines:
-        for chunk in lines.chunks:
-            counts.add(chunk)
-            size += chunk.num_bytes
-    if place == STDIN_FD:
-        os.lseek(STDIN_FD, begin, os.SEEK_SET)
-    return size
+def _counted(
+    args: argparse.Namespace, inputs: Inputs, places: list[Place]
+) -> tuple[list[int], Callable[[Sink], Sink]]:
+    """Count the lines of inputs, before one is printed; return bytes of each, and a sink."""
+    from mmbloom.logs.counts import CountedWriter, LineCounts, OnceWriter  # noqa: PLC0415  few
+
+    counts, sizes = LineCounts(inputs.keys), list[int]()
+    for place in places:
+        begin = keep_stdin() if place == STDIN_FD else 0
+        with open_lines(inputs, place) as lines:
+            sizes.append(0)
+            for chunk in lines.chunks:
+                counts.add(chunk)
+                sizes[-1] += chunk.num_bytes
+        if place == STDIN_FD:
+            os.lseek(STDIN_FD, begin, os.SEEK_SET)
+
+    def through(sink: Sink) -> Sink:
+        sink = CountedWriter(sink, counts, inputs.terminator) if args.count else sink
+        return OnceWriter(sink, counts, inputs.terminator) if args.unique else sink
+
+    return sizes, through
 
 
 def add(args: argparse.Namespace) -> int:

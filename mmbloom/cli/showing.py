@@ -27,9 +27,6 @@ from mmbloom.sizing.planning import plan as plan_for
 WIDTH = 40
 
 
-_BLOCKS, _PLAIN = "█░", "#-"
-
-
 def bar(share: float, encoding: str, width: int = WIDTH) -> str:
     """Draw a share from 0 to 1; the bar is empty or full only at exactly 0 or 1.
 
@@ -41,15 +38,12 @@ def bar(share: float, encoding: str, width: int = WIDTH) -> str:
     '██████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░'
     """
     filled = min(max(round(width * share), share > 0), width - (share < 1))
+    drawn = "█" * filled + "░" * (width - filled)
     try:
-        _BLOCKS.encode(encoding)
+        drawn.encode(encoding)
     except (UnicodeEncodeError, LookupError):
-        return f"[{_drawn(filled, width, _PLAIN)}]"
-    return _drawn(filled, width, _BLOCKS)
-
-
-def _drawn(filled: int, width: int, characters: str) -> str:
-    return characters[0] * filled + characters[1] * (width - filled)
+        return f"[{drawn.replace('█', '#').replace('░', '-')}]"
+    return drawn
 
 
 _LEAST_AGE = 60.0  # seconds; a younger filter allows no forecast

@@ -469,16 +469,18 @@ class CompressedFile(FrameWriter):
         )
 
 
-def require_kind(path: str, kind: str) -> None:
-    """Refuse a file that was not compressed as its name says, before there is anything to append.
+def require_appendable(path: str) -> None:
+    """Refuse a compressed output to which nothing could be appended, without opening it to write.
 
     Raises
     ------
     InputError
-        If it begins otherwise.
+        If it was not compressed as its name says.
     MissingLibraryError
         If the library for it is not installed.
     """
+    if (kind := kind_by_name(os.path.realpath(path))) is None:
+        return
     _library(kind, path)
     if os.path.isfile(path):
         with open(path, "rb", opener=open_file) as file:

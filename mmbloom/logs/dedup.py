@@ -33,6 +33,7 @@ from mmbloom._system.typing import Octets
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
+from mmbloom.logs import outputs
 from mmbloom.logs.inputs import Inputs, Keyed, check_first_lines, place_of
 from mmbloom.logs.lines import (
     Chunk,
@@ -42,15 +43,6 @@ from mmbloom.logs.lines import (
     LineKeys,
     LineWriter,
     RawInput,
-)
-from mmbloom.logs.outputs import (
-    begin,
-    existing_in,
-    is_appended_to,
-    open_output,
-    refuse_overlap,
-    require_apart,
-    writer_to,
 )
 
 T = TypeVar("T")
@@ -265,7 +257,7 @@ class Run:
             # Under the lock, so that of all runs that append to a file one writes it.
             with alone(self.sink, self.repeats_to), locked:
                 for sink in (self.sink, self.repeats_to):
-                    begin(sink, lines.head, lines.name)
+                    outputs.begin(sink, lines.head, lines.name)
         with closing(ReadAhead(starmap(self._prepare, lines.found()))) as prepared:
             for one in prepared:
                 if full := self._mark(one, lines.keys, tally):
@@ -300,7 +292,7 @@ class Run:
                 if self.repeats_to is not None:
                     self.repeats_to.write(chunk.where(~wanted), terminated=chunk.terminated)
                 repeated = len(new) - unique
-                tally.add(Tally(len(chunk), unique, repeated, chunk.num_bytes, found.lacking))
+                tally.add(Tally(len(wanted), unique, repeated, chunk.num_bytes, found.lacking))
         except FilterFullError as full:
             if entered:  # of the sink's own filter
                 raise
@@ -415,10 +407,10 @@ def dedup_files(
         if not isinstance(source, str | os.PathLike | RawInput):
             raise TypeError(f"an input is {source!r}, expected a path, or a binary file")
     places = [place for source in sources if (place := place_of(source)) is not None]
-    outputs = [place for file in (output, repeats_to) if (place := place_of(file)) is not None]
-    for place in outputs:
-        refuse_overlap(place, places, seen.path)
-    require_apart(outputs[:-1], outputs[1:])
+    written = [place for file in (output, repeats_to) if (place := place_of(file)) is not None]
+    for place in written:
+        outputs.refuse_overlap(place, places, seen.path)
+    outputs.require_apart(written[:-1], written[1:])
     read = Inputs(keys, header=header, proven=empty is not None)
 
     def opened(source: Input) -> AbstractContextManager[Keyed]:
@@ -480,13 +472,15 @@ def _opened(
         return
     if isinstance(output, str | os.PathLike):
         path = os.fspath(output)
-        with open_output(path, b"\n", delimiter=delimiter, durable=durable) as writer:
+        with outputs.open_output(path, b"\n", delimiter=delimiter, durable=durable) as writer:
             yield writer
         return
     if durable:
         raise ValueError("durable is for outputs that are paths: a file that is open is not synced")
     with ExitStack() as stack:
         existing, fd = None, place_of(output)
-        if isinstance(fd, int) and is_appended_to(fd):  # a run that was killed can have begun it
-            existing = stack.enter_context(existing_in(fd))
-        yield writer_to(output, b"\n", delimiter, existing=existing)
+        if isinstance(fd, int) and outputs.is_appended_to(
+            fd
+        ):  # a run that was killed can have begun it
+            existing = stack.enter_context(outputs.existing_in(fd))
+        yield outputs.writer_to(output, b"\n", delimiter, existing=existing)

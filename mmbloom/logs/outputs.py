@@ -24,7 +24,7 @@ from mmbloom._storage.atomic import sync_folder
 from mmbloom._system.descriptors import open_file
 from mmbloom.errors import ColumnError, FormatError, InputError
 from mmbloom.format.exclusions import exclusions_path
-from mmbloom.logs.compressed import CompressedFile, FrameWriter, kind_by_name, require_kind
+from mmbloom.logs.compressed import CompressedFile, FrameWriter, kind_by_name
 from mmbloom.logs.lines import Existing, LineWriter, PlainFile, RawOutput
 
 # A chunk of lines. 5 million lines of 144 bytes into cat took 1.3 s, and 2.0 with the 64 KiB that
@@ -151,12 +151,6 @@ def force_names(folder: str | None) -> None:
 def is_regular(file: str | int) -> bool:
     """Check whether a path or descriptor is a file, and no pipe or device."""
     return stat.S_ISREG(os.stat(file).st_mode)
-
-
-def require_appendable(path: str) -> None:
-    """Refuse a compressed output that `open_output` would refuse, without opening it."""
-    if kind := kind_by_name(os.path.realpath(path)):
-        require_kind(path, kind)
 
 
 def is_special(place: Place) -> bool:
