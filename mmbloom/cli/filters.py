@@ -93,7 +93,11 @@ def open_or_create(
     sizing["error_rate"] = error_rate(args)
     options = {**sizing, **options, **given(args, "permissions")}
     if args.rotate or (args.growing and not os.path.isdir(args.file)):
-        _refuse_file(args.file)
+        if os.path.isfile(args.file):
+            raise UsageError(
+                f"{args.file}: is a single file: mmbloom grow {args.file} makes a growing folder "
+                "of it; else choose another path"
+            )
         made: OfBits = make(args, {**times, **options, "exist_ok": True})
         return made
     return mmbloom.open_or_create(args.file, args.capacity, **options)
@@ -172,14 +176,6 @@ def copied(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
                 "folder, on this machine and with space for it",
                 temporary,
             ) from error
-
-
-def _refuse_file(path: str) -> None:
-    if os.path.isfile(path):
-        raise UsageError(
-            f"{path}: is a single file: mmbloom grow {path} makes a growing folder of it; else "
-            "choose another path"
-        )
 
 
 # The command has done its work: a filter that cannot be looked at any more is no error of it.

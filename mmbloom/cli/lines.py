@@ -62,11 +62,6 @@ def say_what_is_read(what: str, else_do: str) -> None:
         say(f"reading {what} from the terminal, up to Ctrl-D: {else_do}")
 
 
-def _is_pipe(fd: int) -> bool:
-    mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
 def keep_stdin() -> int:
     """Make sure that stdin can be read twice; return where it begins.
 
@@ -293,7 +288,8 @@ def check_lines(inputs: Inputs, places: list[Place]) -> None:
         os.stat(path)
         if kind := kind_by_name(path):
             load_library(kind, path)
-    if STDIN_FD in places and _is_pipe(STDIN_FD) and not extras.has_zstd():
+    mode = os.fstat(STDIN_FD).st_mode if STDIN_FD in places else 0
+    if (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) and not extras.has_zstd():
         # What a pipe brings is not waited for unless it may have to be refused.
         with Raw(STDIN_FD, untold, "stdin") as raw:
             looked = Looked(raw)

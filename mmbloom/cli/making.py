@@ -38,7 +38,8 @@ def create(args: argparse.Namespace) -> int:
             )
         sizing["error_rate"] = filters.error_rate(args)
         filters.say_if_large(args)
-        with told(args, args.file, partial(_planned_bytes, args)):
+        folder = args.growing or args.rotate  # whose files are not known yet
+        with told(args, args.file, lambda: None if folder else filters.planned_bytes(args)):
             filters.make(args, {**sizing, **times, **options}).close()
         return OK
     if sizing or args.capacity is not None:
@@ -54,11 +55,6 @@ def create(args: argparse.Namespace) -> int:
         if (rule := other.key_rule) is not None:
             made.note_key_rule(rule)
     return OK
-
-
-def _planned_bytes(args: argparse.Namespace) -> int | None:
-    """Return the size of the new file; None for folders."""
-    return None if args.growing or args.rotate else filters.planned_bytes(args)
 
 
 def _make_like(args: argparse.Namespace, other: Filter, options: Mapping[str, Any]) -> Filter:

@@ -89,9 +89,21 @@ def info(args: argparse.Namespace) -> int:
         if args.recount:
             seen.recount()
         info = seen.info()
+    chosen, key = _hash_of(info), None
     # Not unless asked for: what is printed ends up in logs, and in reports to others.
-    key = _key_of(info) if args.show_key else None
-    print(_info_as_json(info, key) if args.json else _info(info, key))
+    if args.show_key and HASHES[chosen.name].secret:
+        key = f"0x{chosen.seed:0{HASHES[chosen.name].seed_bits // 4}x}"
+    if args.json:
+        record: dict[str, Any] = {**info.as_dict(), "engine": engine}
+        for each in (record, *record.get("files", ())) if key else ():
+            each.get("settings", each)["seed"] = key
+        print(json.dumps(record))
+    else:
+        rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
+        rows.insert(2, ("hash", f"{chosen.name}, seed {key or chosen.spelled_seed}"))
+        rows.append(("engine", f"{engine} (of this installation, not of the file)"))
+        width = max(15, *(len(name) for name, _ in rows))  # files of folders have longer names
+        print(in_rows([row for row in rows if row[1]], width))
     if args.fail_above is not None and (full := _fullest(info)):
         used = full.approx_count / full.capacity
         if used > args.fail_above:
@@ -109,35 +121,12 @@ def _fullest(info: FilterInfo | FolderInfo) -> FilterInfo | None:
     return max(files, key=lambda file: file.approx_count / file.capacity, default=None)
 
 
-def _key_of(info: FilterInfo | FolderInfo) -> str | None:
-    name, seed = _hash_of(info)
-    digits = HASHES[name].seed_bits // 4
-    return f"0x{seed:0{digits}x}" if HASHES[name].secret else None
-
-
 def _hash_of(info: FilterInfo | FolderInfo) -> KeyHash:
     if isinstance(info, FilterInfo):
         return KeyHash(info.hash, info.seed)
     name: Any = info.settings["hash"]
     seed: Any = info.settings["seed"]
     return KeyHash(name, seed)
-
-
-def _info_as_json(info: FilterInfo | FolderInfo, key: str | None) -> str:
-    record: dict[str, Any] = {**info.as_dict(), "engine": engine}
-    if key is not None:
-        for each in (record, *record.get("files", ())):
-            each.get("settings", each)["seed"] = key
-    return json.dumps(record)
-
-
-def _info(info: FilterInfo | FolderInfo, key: str | None) -> str:
-    rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
-    chosen = _hash_of(info)
-    rows.insert(2, ("hash", f"{chosen.name}, seed {key or chosen.spelled_seed}"))
-    rows.append(("engine", f"{engine} (of this installation, not of the file)"))
-    width = max(15, *(len(name) for name, _ in rows))  # the files of a folder have longer names
-    return in_rows([row for row in rows if row[1]], width)
 
 
 def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
