@@ -21,15 +21,7 @@ from mmbloom.cli.report import Tallies
 from mmbloom.errors import LockTimeoutError
 from mmbloom.logs.compressed import AT_A_TIME, COMPRESSED, kind_by_name, require_appendable
 from mmbloom.logs.dedup import Run
-from mmbloom.logs.inputs import (
-    Inputs,
-    Keyed,
-    Looked,
-    Raw,
-    check_first_lines,
-    load_library,
-    untold,
-)
+from mmbloom.logs.inputs import Inputs, Keyed, Looked, Raw, check_first_lines, load_library, untold
 from mmbloom.logs.lines import KeyRule, LineKeys
 from mmbloom.logs.outputs import (
     Place,
@@ -328,9 +320,7 @@ SILENT_SECONDS = 5.0
 
 @contextmanager
 def patiently(
-    path: str,
-    enter: Callable[[float | None], AbstractContextManager[T]],
-    timeout: float | None,
+    path: str, enter: Callable[[float | None], AbstractContextManager[T]], timeout: float | None
 ) -> Iterator[T]:
     """Enter a context that takes the write lock; print a message if the wait is long.
 

@@ -25,11 +25,7 @@ def create(args: argparse.Namespace) -> int:
     """Run the command."""
     sizing = filters.given(args, "error_rate", "layout", "hash", "seed")
     # It is closed at once: shared memory would be filled for nothing.
-    options = {
-        **filters.making_options(args),
-        "reserve": args.reserve,
-        "resident": False,
-    }
+    options = {**filters.making_options(args), "reserve": args.reserve, "resident": False}
     times = filters.rotation(args)
     if args.like is None:
         if args.capacity is None:
@@ -82,11 +78,7 @@ def copy(args: argparse.Namespace) -> int:
             with mmbloom.CountingBloomFilter.open(args.file, "r") as counting:
                 counting.to_bloom(args.destination, **filters.making_options(args))
         else:
-            options = {
-                "seal": args.seal,
-                "replace": args.replace,
-                **filters.making_options(args),
-            }
+            options = {"seal": args.seal, "replace": args.replace, **filters.making_options(args)}
             mmbloom.copy(args.file, args.destination, **options)
     return OK
 

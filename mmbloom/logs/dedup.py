@@ -35,15 +35,7 @@ from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
 from mmbloom.logs import outputs
 from mmbloom.logs.inputs import Inputs, Keyed, check_first_lines, place_of
-from mmbloom.logs.lines import (
-    Chunk,
-    Empty,
-    Found,
-    KeyRule,
-    LineKeys,
-    LineWriter,
-    RawInput,
-)
+from mmbloom.logs.lines import Chunk, Empty, Found, KeyRule, LineKeys, LineWriter, RawInput
 
 T = TypeVar("T")
 
