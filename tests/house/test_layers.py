@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kernels import MODULES as MODULES_BUILT
 
-from mmbloom.cli.commands import COMMANDS
+from mmbloom.cli.commands import MODULES as MODULES_OF_COMMANDS
 
 ROOT = Path(__file__).parents[2] / "mmbloom"
 FILES = sorted(ROOT.rglob("*.py"))
@@ -255,7 +255,7 @@ def test_every_private_file_is_imported() -> None:
         imported |= {value.removeprefix("mmbloom.") for value in values if isinstance(value, str)}
     for module, file in MODULES.items():
         private = module.startswith(("_", "format.", "cli."))
-        commands = module in {f"cli.{command.module}" for command in COMMANDS.values()}
+        commands = module in {f"cli.{name}" for name in MODULES_OF_COMMANDS}
         if private and file.stem not in TOP and not commands:
             assert module in imported, module
 
