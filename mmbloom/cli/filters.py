@@ -75,8 +75,7 @@ def open_or_create(
     """Open FILE; with -n, create it if it does not exist."""
     sizing = given(args, "layout", "hash", "seed")
     options = {**writing_options(args), "resident": args.resident}
-    if "when_full" in args:
-        options["on_full"] = "raise" if args.when_full == "stop" else "warn"
+    options["on_full"] = "raise" if args.when_full == "stop" else args.when_full
     times = rotation(args)
     if args.capacity is None:
         if sizing or given(args, "error_rate", "permissions"):

@@ -20,9 +20,9 @@ from mmbloom.cli.process import NOT_ALIKE, OK, TOO_FULL, UsageError, in_rows, sa
 from mmbloom.errors import IncompatibleFiltersError
 from mmbloom.filters.info import FilterInfo, FolderInfo
 from mmbloom.format.header import HEADER_BYTES
+from mmbloom.sizing import best_practice, best_practice_table
+from mmbloom.sizing import plan as plan_for
 from mmbloom.sizing.params import HASHES, KeyHash
-from mmbloom.sizing.planning import best_practice, best_practice_table
-from mmbloom.sizing.planning import plan as plan_for
 
 WIDTH = 40
 

@@ -24,8 +24,10 @@ TOP = ("__init__", "__main__")  # the package's face and `python -m mmbloom`: ab
 # What is imported where it is used, and not at the top: each takes milliseconds of every start.
 LATE = {
     "filters.open": {"_storage.folder", "filters.growing", "filters.rotating"},  # for one file
-    # For programs that never ask for it; for files beside no manifest.
-    "filters.file": {"filters.info", "_storage.folder"},
+    "filters.bloom": {"filters.grow", "_storage.folder"},  # for files beside no manifest
+    "filters.growable": {"filters.grow", "filters.growing"},  # for files that stay files
+    "filters.shelf": {"filters.info"},  # for programs that never ask for it
+    "operations.combine": {"_storage.folder"},  # for filters of one file
     "cli.main": {"format.header"},  # for files that are filters
     # For filters that are not past their plan, runs that are not dry, nor end at a full filter.
     "cli.filters": {"_storage.folder", "operations.copy", "filters.grow"},
