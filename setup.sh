@@ -36,7 +36,7 @@ engine() {
 import os, sys
 try:
     import mmbloom
-    from mmbloom._engine.choice import FAULT
+    from mmbloom._engine.compiled import FAULT
 except ImportError:
     sys.exit()
 if os.path.samefile(os.path.dirname(os.path.dirname(mmbloom.__file__)), sys.argv[1]):

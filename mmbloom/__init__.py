@@ -29,7 +29,7 @@ only those above it in this table.
 package       one idea
 ============  ==========================================================
 errors        the exception tree
-_system       what the machine and the interpreter provide: threads, descriptors, memory, mounts
+_system       what the machine and the interpreter provide: threads, descriptors, memory, /proc
 sizing        how large: keys and error rate to bits and hashes, and back
 format        the promise: all that a second implementation must match
 _engine       the kernels: hash, test, claim, commit; lines and their keys
@@ -48,10 +48,33 @@ import gc
 from importlib import import_module
 
 from mmbloom import errors
-from mmbloom._system import interpreter as _interpreter
 from mmbloom.errors import *  # noqa: F403
 
-_interpreter.require_main()
+
+def _require_main_interpreter() -> None:
+    """Raise ImportError in a subinterpreter.
+
+    Tables of modules record the locks, forks and shared-memory copies of a process. A
+    subinterpreter has modules of its own, so two of them would not know of each other's locks.
+    numpy supports one interpreter per process too, but its error says something else, or does not
+    come at all.
+    """
+    interpreters = None
+    # The module behind concurrent.interpreters, which takes 10 ms to import; before 3.13 the other.
+    for name in ("_xxsubinterpreters", "_interpreters"):
+        try:
+            interpreters = import_module(name)
+        except ImportError:
+            continue
+    if interpreters is not None and interpreters.get_current() != interpreters.get_main():
+        raise ImportError(
+            "mmbloom cannot be imported in a subinterpreter, because its locks belong to the whole "
+            "process: import it in the main interpreter (mod_wsgi: WSGIApplicationGroup "
+            "%{GLOBAL}), or use processes"
+        )
+
+
+_require_main_interpreter()
 
 # The other names, by the module that has them; `__init__.pyi` imports the same for type checkers.
 # Each is looked up when it is first asked for: `import mmbloom` costs a seventh of numpy's own
@@ -69,18 +92,16 @@ _MODULES = {
         "filters.claim": "Claim",
         "filters.counting": "CountingBloomFilter",
         "filters.exclusions": "Exclusions",
-        "filters.folder": "FolderInfo",
         "filters.grow": "grow",
         "filters.growing": "GrowingFilter",
-        "filters.info": "FilterInfo",
+        "filters.info": "FilterInfo FolderInfo",
         "filters.open": "open open_or_create",
         "filters.rotating": "RotatingFilter",
-        "logs.files": "dedup_files",
+        "logs.dedup": "dedup_files",
         "operations.check": "Repair Verification repair verify",
-        "operations.combine": "Similarity compare intersect",
+        "operations.combine": "Similarity compare intersect merge",
         "operations.copy": "copy",
         "operations.guava": "export_guava import_guava",
-        "operations.merge": "merge",
         "sizing": "FilterParams",
     }.items()
     for name in names.split()

@@ -15,14 +15,14 @@ from mmbloom.filters.bloom import BloomFilter as BloomFilter
 from mmbloom.filters.claim import Claim as Claim
 from mmbloom.filters.counting import CountingBloomFilter as CountingBloomFilter
 from mmbloom.filters.exclusions import Exclusions as Exclusions
-from mmbloom.filters.folder import FolderInfo as FolderInfo
 from mmbloom.filters.grow import grow as grow
 from mmbloom.filters.growing import GrowingFilter as GrowingFilter
 from mmbloom.filters.info import FilterInfo as FilterInfo
+from mmbloom.filters.info import FolderInfo as FolderInfo
 from mmbloom.filters.open import open as open  # noqa: A004  as zarr.open
 from mmbloom.filters.open import open_or_create as open_or_create
 from mmbloom.filters.rotating import RotatingFilter as RotatingFilter
-from mmbloom.logs.files import dedup_files as dedup_files
+from mmbloom.logs.dedup import dedup_files as dedup_files
 from mmbloom.operations.check import Repair as Repair
 from mmbloom.operations.check import Verification as Verification
 from mmbloom.operations.check import repair as repair
@@ -30,10 +30,10 @@ from mmbloom.operations.check import verify as verify
 from mmbloom.operations.combine import Similarity as Similarity
 from mmbloom.operations.combine import compare as compare
 from mmbloom.operations.combine import intersect as intersect
+from mmbloom.operations.combine import merge as merge
 from mmbloom.operations.copy import copy as copy
 from mmbloom.operations.guava import export_guava as export_guava
 from mmbloom.operations.guava import import_guava as import_guava
-from mmbloom.operations.merge import merge as merge
 from mmbloom.sizing import FilterParams as FilterParams
 
 __version__: str

@@ -30,8 +30,8 @@ import pytest
 
 import mmbloom
 from mmbloom import BloomFilter
-from mmbloom._engine.choice import FAULT, remedy
-from mmbloom._storage.resident import moving
+from mmbloom._engine.compiled import FAULT, remedy
+from mmbloom._storage import moving
 from mmbloom._system import memory
 from mmbloom.filters import options
 

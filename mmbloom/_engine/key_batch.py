@@ -7,11 +7,11 @@ about a millisecond, which every program would wait for.
 """
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from mmbloom._system.typing import Array, HashHalves, Octets
+from mmbloom._system.typing import Array, HashHalves, Octets, Words
 from mmbloom.sizing.params import KeyHash
 
 Part = slice | Array[np.bool_]
@@ -46,8 +46,8 @@ class ByteKeys(SimpleNamespace):
         return ByteKeys.of([self.items[here[i]] for i in np.flatnonzero(part)])
 
 
-class IntegerKeys:
-    """Keys as an array of integers of any width, byte order and stride; each is 8 bytes."""
+class _ArrayKeys:
+    """Keys as the items of an array."""
 
     __slots__ = ("items",)
 
@@ -57,8 +57,20 @@ class IntegerKeys:
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, part: Part) -> "IntegerKeys":
-        return IntegerKeys(self.items[part])
+    def __getitem__(self, part: Part) -> Self:
+        return type(self)(self.items[part])
+
+
+class IntegerKeys(_ArrayKeys):
+    """Keys as an array of integers of any width, byte order and stride; each is 8 bytes."""
+
+    __slots__ = ()
+
+
+class TextKeys(_ArrayKeys):
+    """Keys as a numpy `U` array of any byte order and stride; each is its UTF-8."""
+
+    __slots__ = ()
 
 
 class RowKeys:
@@ -74,21 +86,6 @@ class RowKeys:
 
     def __getitem__(self, part: Part) -> "RowKeys":
         return RowKeys(self.rows[part], self.padded)
-
-
-class TextKeys:
-    """Keys as a numpy `U` array of any byte order and stride; each is its UTF-8."""
-
-    __slots__ = ("items",)
-
-    def __init__(self, items: Array[Any]) -> None:
-        self.items = items
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, part: Part) -> "TextKeys":
-        return TextKeys(self.items[part])
 
 
 class PackedKeys:
@@ -145,5 +142,20 @@ class DictionaryKeys:
         return DictionaryKeys(self.values, self.indices[part], self.hashes)
 
 
+class HashedKeys:
+    """Keys of which only the hash halves are known, uint64 of shape (n,): hashing returns them."""
+
+    __slots__ = ("h1", "h2")
+
+    def __init__(self, h1: Words, h2: Words) -> None:
+        self.h1, self.h2 = h1, h2
+
+    def __len__(self) -> int:
+        return len(self.h1)
+
+    def __getitem__(self, part: Part) -> "HashedKeys":
+        return HashedKeys(self.h1[part], self.h2[part])
+
+
 SpelledKeys = ByteKeys | RowKeys | TextKeys | PackedKeys | ViewKeys  # each key's bytes are there
-KeyBatch = SpelledKeys | IntegerKeys | DictionaryKeys
+KeyBatch = SpelledKeys | IntegerKeys | DictionaryKeys | HashedKeys

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._engine.key_batch import KeyBatch
+from mmbloom._engine.key_batch import HashedKeys, KeyBatch
 from mmbloom._system.threads import in_order
 from mmbloom._system.typing import Bools, HashHalves
 from mmbloom.sizing.params import KeyHash
@@ -87,7 +87,11 @@ class Batch(NamedTuple):
 
         Chunks of the usual size are hashed while the caller works on the previous one. Larger ones
         are hashed by all threads, as the caller works on each of them with all threads as well.
+        What a kernel reads twice, as it does hashes of a larger chunk, is a copy: the caller's own
+        hashes could change meanwhile.
         """
+        if prepare is None and self.parts and isinstance(self.parts[0], HashedKeys):
+            threads = 1  # nothing is left to compute
 
         def chunk(keys: KeyBatch, hashes: HashHalves) -> Chunk:
             return Chunk(keys, hashes, hashes if prepare is None else prepare(hashes))

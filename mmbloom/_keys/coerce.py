@@ -6,7 +6,7 @@ A tuple of keys is the byte 0xFE, then for each item the length of its bytes, 8 
 little-endian, and the bytes: two tuples are the same key only if all their items are.
 Keys that the engine can hash where they are in memory are not copied.
 
-`hash_many` hashes keys once, for many filters or another host; `HashedBatch` is a batch of those.
+`hash_many` hashes keys once, for many filters or another host.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice
 from math import isnan
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, KeyBatch, RowKeys, TextKeys
 from mmbloom._keys import arrow
-from mmbloom._keys.batch import Batch, helpers_for
-from mmbloom._system.threads import in_order, usable_cores
+from mmbloom._keys.batch import Batch
+from mmbloom._system.threads import usable_cores
 from mmbloom._system.typing import Array, Bools, HashHalves, Key, Keys, Nulls, Words
 from mmbloom.errors import KeyEncodingError, KeyTypeError
-from mmbloom.sizing.params import HasHash, KeyHash
+from mmbloom.sizing.params import HasHash
 
 # Callers within the package also pass the engine's own forms, such as the keys of lines.
 AnyKeys = Keys | KeyBatch
@@ -267,11 +267,11 @@ def columns(*values: Keys) -> list[tuple[Any, ...]]:
     >>> columns(["ann", "bob"], np.array([20260101, 20260102]))
     [('ann', 20260101), ('bob', 20260102)]
     """
-    listed = [_items_of(column) for column in values]
-    lengths = [len(items) for items in listed]
+    items = [_items_of(column) for column in values]
+    lengths = list(map(len, items))
     if len(set(lengths)) > 1:
         raise ValueError(f"the columns have {lengths} items, expected as many in each")
-    return list(zip(*listed, strict=True))
+    return list(zip(*items, strict=True))
 
 
 def _items_of(column: Any) -> list[Any]:
@@ -363,64 +363,23 @@ def hash_many(keys: Keys, params: HasHash, *, threads: int | None = None) -> Has
     return coerce(keys).hash_all(params.key_hash, threads or usable_cores())
 
 
-class HashedChunk(NamedTuple):
-    """A chunk of a `HashedBatch`: as `batch.Chunk`, without the keys."""
+def checked_hashes(h1: Words, h2: Words) -> HashHalves:
+    """Return the hashes that a caller passes, as kernels take them.
 
-    hashes: HashHalves
-    prepared: Any
-
-
-class HashedBatch(NamedTuple):
-    """A batch of which only the hashes are known."""
-
-    h1: Words
-    h2: Words
-
-    @classmethod
-    def of(cls, h1: Words, h2: Words) -> HashedBatch:
-        """Return the batch of hashes that a caller passes.
-
-        Raises
-        ------
-        TypeError
-            If one is no array of uint64.
-        ValueError
-            If one has not exactly one dimension, or they differ in length.
-        """
-        for name, half in (("h1", h1), ("h2", h2)):
-            if not isinstance(half, np.ndarray) or half.dtype.newbyteorder("=") != np.uint64:
-                found = f"of {half.dtype}" if isinstance(half, np.ndarray) else type(half).__name__
-                raise TypeError(f"{name} is {found}, expected an array of uint64, as of hash_many")
-            if half.ndim != 1:
-                raise ValueError(f"{name} has {half.ndim} dimensions, expected 1")
-        if len(h1) != len(h2):
-            raise ValueError(f"h1 and h2 differ in length: {len(h1)} and {len(h2)}")
-        # Kernels need the machine's byte order, without gaps.
-        return cls(*(np.ascontiguousarray(half, np.uint64) for half in (h1, h2)))
-
-    @property
-    def num_keys(self) -> int:
-        """How many keys there are."""
-        return len(self.h1)
-
-    def chunks(self, size: int = _engine.CHUNK_KEYS) -> Iterator[HashHalves]:
-        """Yield the hashes in chunks of at most `size`, in order."""
-        for start in range(0, len(self.h1), size):
-            h1, h2 = (half[start : start + size] for half in (self.h1, self.h2))
-            # The ordering of a large chunk reads hashes twice: the caller must not change them.
-            yield (h1.copy(), h2.copy()) if size > _engine.CHUNK_KEYS else (h1, h2)
-
-    def hashed(
-        self,
-        _key_hash: KeyHash,
-        threads: int,
-        prepare: Callable[[HashHalves], Any] | None = None,
-        size: int = _engine.CHUNK_KEYS,
-    ) -> Iterator[HashedChunk]:
-        """Prepare the chunks, before a caller adds them under a lock: as `Batch.hashed`."""
-
-        def work(hashes: HashHalves) -> HashedChunk:
-            return HashedChunk(hashes, hashes if prepare is None else prepare(hashes))
-
-        helpers = 0 if prepare is None else helpers_for(self.num_keys, threads) - 1
-        return in_order(work, self.chunks(size), max(0, helpers))
+    Raises
+    ------
+    TypeError
+        If one is no array of uint64.
+    ValueError
+        If one has not exactly one dimension, or they differ in length.
+    """
+    for name, half in (("h1", h1), ("h2", h2)):
+        if not isinstance(half, np.ndarray) or half.dtype.newbyteorder("=") != np.uint64:
+            found = f"of {half.dtype}" if isinstance(half, np.ndarray) else type(half).__name__
+            raise TypeError(f"{name} is {found}, expected an array of uint64, as of hash_many")
+        if half.ndim != 1:
+            raise ValueError(f"{name} has {half.ndim} dimensions, expected 1")
+    if len(h1) != len(h2):
+        raise ValueError(f"h1 and h2 differ in length: {len(h1)} and {len(h2)}")
+    # Kernels need the machine's byte order, without gaps.
+    return np.ascontiguousarray(h1, np.uint64), np.ascontiguousarray(h2, np.uint64)

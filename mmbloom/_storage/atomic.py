@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple, get_args
 
 from mmbloom._storage.warnings import warn
-from mmbloom._system import mounts
+from mmbloom._system import proc
 from mmbloom._system.descriptors import open_file
 from mmbloom._system.typing import Reserve
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
@@ -104,8 +104,8 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
     path, permissions, allow_network, instead_of = target
     _require_permissions(permissions)
     folder = os.path.dirname(path)
-    file_system = mounts.file_system_type(folder)
-    if file_system in mounts.NETWORK and not allow_network:
+    file_system = proc.file_system_type(folder)
+    if file_system in proc.NETWORK and not allow_network:
         raise NetworkFileSystemError(path, file_system)
     exclusions = exclusions_path(path)
     if os.path.lexists(exclusions) and not os.path.lexists(path):
@@ -142,7 +142,7 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
         with suppress(OSError):
             os.unlink(temporary)
     sync_folder(folder)
-    if mapped and file_system in mounts.COPY_ON_WRITE:
+    if mapped and file_system in proc.COPY_ON_WRITE:
         warn(
             f"{path}: {file_system} copies on write and cannot promise the disk space of this "
             "filter; keep free space, a full disk would end the process",

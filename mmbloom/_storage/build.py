@@ -14,10 +14,10 @@ import numpy as np
 
 from mmbloom._storage.atomic import WRITE_BYTES, Target, new_file, write_at, write_zeros
 from mmbloom._storage.opening import BITS, Kind, kind_of, possible_count
-from mmbloom._system import mounts
+from mmbloom._system import proc
 from mmbloom._system.memory import too_large_to_be_dirty
 from mmbloom._system.typing import Reserve, Words
-from mmbloom.format.header import HEADER_BYTES, KIND_BITS, SEALED, Header, encode, with_counters
+from mmbloom.format.header import HEADER_BYTES, SEALED, Header, encode, with_counters
 from mmbloom.sizing.params import FilterParams
 
 
@@ -125,13 +125,11 @@ def new_filter(
 
 
 def create_file(
-    path: str,
+    target: Target,
     params: FilterParams,
     *,
-    permissions: int,
-    allow_network: bool,
     reserve: Reserve = "zeros",
-    kind: int = KIND_BITS,
+    kind: Kind = BITS,
     key_rule: str | None = None,
 ) -> None:
     """Create the file of an empty filter.
@@ -153,10 +151,10 @@ def create_file(
     NetworkFileSystemError
         If the folder is on a network file system.
     """
-    header = Header(params, time.time_ns(), os.urandom(16), kind)
-    with new_file(Target(path, permissions, allow_network), header.file_bytes) as made:
+    header = Header(params, time.time_ns(), os.urandom(16), kind.number)
+    with new_file(target, header.file_bytes) as made:
         write_at(made.fd, encode(header, key_rule), 0)
         os.fsync(made.fd)
-        on_disk = made.reserved and made.file_system not in mounts.IN_MEMORY
+        on_disk = made.reserved and made.file_system not in proc.IN_MEMORY
         if on_disk and reserve == "zeros" and not too_large_to_be_dirty(header.array_bytes):
             write_zeros(made.fd, HEADER_BYTES, header.file_bytes)

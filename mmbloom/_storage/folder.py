@@ -10,14 +10,21 @@ This file takes no lock.
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 
-from mmbloom._storage.atomic import draft_file, gone_on_error, require_same, sync_folder
+from mmbloom._storage.atomic import (
+    Target,
+    draft_file,
+    gone_on_error,
+    new_folder,
+    require_same,
+    sync_folder,
+)
 from mmbloom._storage.build import create_file
 from mmbloom._storage.opening import open_regular, read_header
-from mmbloom._storage.resident.working_copy import discard
 from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._storage.working_copy import discard
 from mmbloom._system.descriptors import OpenFile, open_file
 from mmbloom.errors import FileChangedError, FormatError, NoFilterError
 from mmbloom.format.folder import MANIFEST, MAX_BYTES, Entry, FolderPlan, Manifest, decode, encode
@@ -111,18 +118,29 @@ def draft_manifest(
         raise OSError(error.errno, error.strerror, place) from error
 
 
-def first_manifest(
-    folder: str,
-    plan: FolderPlan,
-    members: Sequence[Entry],
-    permissions: int,
-    *,
-    like: os.stat_result | None = None,
-) -> None:
-    """Write the manifest of a new folder, which is a filter of its own: with its own uuid."""
-    manifest = Manifest(os.urandom(16), plan, tuple(members))
-    with closing(draft_manifest(folder, manifest, permissions, like=like)) as draft:
-        draft.install()
+@contextmanager
+def new_filter_folder(
+    target: Target, plan: FolderPlan, *, like: os.stat_result | None = None
+) -> Iterator[Callable[[int, str], Target]]:
+    """Make a folder of the files that the block makes, if the block succeeds.
+
+    Yields a function that returns where to make the file of a number, with this name. The manifest,
+    which is written last, names the files in the order of these calls. `like` is as in
+    `new_folder`.
+    """
+    names: dict[int, str] = {}
+    path, permissions = target.path, target.permissions
+    with new_folder(path, permissions, instead_of=target.instead_of, like=like) as folder:
+
+        def place(number: int, name: str) -> Target:
+            names[number] = name
+            return target.within(folder, name)
+
+        yield place
+        members = tuple(entry_of(folder, name, number) for number, name in names.items())
+        manifest = Manifest(os.urandom(16), plan, members)  # a filter of its own
+        with closing(draft_manifest(folder, manifest, permissions, like=like)) as draft:
+            draft.install()
 
 
 def stamp_of(folder: str) -> Stamp:
@@ -180,25 +198,10 @@ def file_name(number: int, suffix: str = "") -> str:
 
 
 def make_member(
-    folder: str,
-    name: str,
-    plan: FolderPlan,
-    number: int,
-    *,
-    permissions: int,
-    allow_network: bool,
-    key_rule: str | None = None,
-) -> Entry:
+    target: Target, plan: FolderPlan, number: int, *, key_rule: str | None = None
+) -> None:
     """Make a file for a folder, which no manifest names yet; raises as `create_file`."""
-    create_file(
-        os.path.join(folder, name),
-        plan.params(number),
-        permissions=permissions,
-        allow_network=allow_network,
-        reserve=plan.reserve,
-        key_rule=key_rule,
-    )
-    return entry_of(folder, name, number)
+    create_file(target, plan.params(number), reserve=plan.reserve, key_rule=key_rule)
 
 
 def entry_of(folder: str, name: str, number: int) -> Entry:

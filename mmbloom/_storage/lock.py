@@ -14,13 +14,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import Hold, LockState, engine
 from mmbloom._system.descriptors import OpenFile, open_file, opening, remember
-from mmbloom._system.reentry import AMID, BLOCK, OF_A_TASK
+from mmbloom._system.sections import BLOCK, IN_A_CALL, IN_ANOTHER_TASK
 from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,
@@ -96,6 +96,13 @@ class WriteLock:
     timeout : float or None
         Seconds to wait before `LockTimeoutError`; None waits for ever.
 
+    Attributes
+    ----------
+    moved : callable
+        Called if the file is not at the path any more, and may set `superseded`.
+    superseded : bool
+        Whether the lock of the file is another object: this one keeps out other threads alone.
+
     Notes
     -----
     Safe to use from any thread; after a fork parent and child exclude each other.
@@ -105,13 +112,22 @@ class WriteLock:
         self.timeout = timeout
         self._path, self._identity = path, identity
         self._closed = False
+        self.superseded = False
+        self.moved: Callable[[], object] = bool
         self.state = LockState(path, self._open_file, wait)
         remember(self)
 
     def _open_file(self) -> None:
         if self._closed:
             raise ClosedFilterError(self._path)
-        self.open_at(self._path)
+        if self.superseded:
+            return
+        try:
+            self.open_at(self._path)
+        except FileChangedError:
+            self.moved()
+            if not self.superseded:
+                raise
 
     def open_at(self, path: str) -> None:
         """Open the file by this path, unless it is open; its name may have changed."""
@@ -121,7 +137,7 @@ class WriteLock:
 
     def after_fork(self) -> None:
         """Drop the parent's lock without releasing it (runs in the child)."""
-        self._drop()  # while a child keeps it open, a killed parent's lock would stay
+        self.drop()  # while a child keeps it open, a killed parent's lock would stay
         self.state.forget()
 
     def held(self, timeout: float | None, kind: int = BLOCK) -> Hold:
@@ -141,20 +157,21 @@ class WriteLock:
         ReentryError
             If this interrupts a call of this thread, which would go on without the lock.
         """
-        if self.state.amid():
-            raise ReentryError(self._path, AMID)
+        if self.state.in_a_call():
+            raise ReentryError(self._path, IN_A_CALL)
         with self.own_threads():
             yield
             self._closed = True
-            self._drop()
+            self.drop()
 
     def retire(self) -> None:
         """Close the descriptor of a lock that is free, until the lock is wanted again."""
         with self.own_threads():  # no thread of this object takes it in between
             if not self.state.depth:
-                self._drop()
+                self.drop()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Close the descriptor, and with it release the lock; for the thread that has it."""
         with opening:  # else a child that is forked meanwhile would keep the lock
             descriptor, self.state.descriptor = self.state.descriptor, None
             if descriptor is not None:
@@ -239,7 +256,7 @@ class TaskHold:
                 # without that it never got the lock.
                 self._hold.patience = _TASKS_PATIENCE
                 if state.mine() and state.task is None:  # this wait would keep it from ending
-                    raise ReentryError(state.path, OF_A_TASK)
+                    raise ReentryError(state.path, IN_ANOTHER_TASK)
                 await sleep(_pause_left(self._hold, pause, deadline))
                 pause = min(_GROWTH * pause, _LONGEST_PAUSE)
         except BaseException:

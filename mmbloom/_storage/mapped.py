@@ -13,6 +13,7 @@ This file takes no lock: a caller that writes through the map holds it.
 import os
 import stat
 
+from mmbloom._storage.moving import MovingArray, Place, Views
 from mmbloom._storage.opening import (
     BITS,
     Counters,
@@ -23,10 +24,8 @@ from mmbloom._storage.opening import (
     read_header,
     read_only_reason,
 )
-from mmbloom._storage.resident.moving import MovingArray, Place, Views
-from mmbloom._storage.resident.working_copy import NO_COPY
-from mmbloom._system import memory as pages
-from mmbloom._system import mounts
+from mmbloom._storage.working_copy import NO_COPY
+from mmbloom._system import memory, proc
 from mmbloom._system.descriptors import OpenFile
 from mmbloom._system.typing import Resident
 from mmbloom.errors import (
@@ -54,7 +53,7 @@ class MappedFilter:
     writable : bool
         Whether to map it for writing; a sealed file is mapped for reading in any case.
     allow_network : bool
-        Whether to allow writing on a network file system, where two hosts see different pages.
+        Whether to allow writing on a network file system, where two hosts see different memory.
     kind : Kind
         What it must be.
     resident : bool or "auto"
@@ -118,8 +117,8 @@ class MappedFilter:
             raise
 
     def _check_file_system(self, allow_network: bool) -> None:
-        file_system = mounts.file_system_type(self.path)
-        if file_system in mounts.NETWORK and not allow_network:
+        file_system = proc.file_system_type(self.path)
+        if file_system in proc.NETWORK and not allow_network:
             raise NetworkFileSystemError(self.path, file_system)
 
     @property
@@ -160,12 +159,12 @@ class MappedFilter:
         return place is not None and place.named is NO_COPY and place.word_now[0] == place.word
 
     def _touch(self, keys: int) -> None:
-        """Count keys down to the number after which the kernel may read around their pages."""
+        """Count keys down to the number after which the kernel may read around their memory."""
         array = self.array
         if array.few_left > 0:
             array.few_left -= keys
             if array.few_left <= 0 and (place := array.mapped) is not None:
-                pages.expect_neighbours(place.array)
+                memory.expect_neighbours(place.array)
 
     def trusted(self, keys: int) -> Place | None:
         """Check the file for all single keys of the next moment, which then need no check.
@@ -276,6 +275,12 @@ class MappedFilter:
             raise self._changed(f"replaced by {what}")
         if there.st_size != size:
             raise self._changed(f"resized from {size} to {there.st_size} bytes")
+
+    def rename(self, path: str) -> None:
+        """Take the file by another path, which it has by now; earlier checks are not valid."""
+        self.array.news[0] += 1
+        self.path = self.array.path = path
+        self.file = (os.fsencode(path), *self.file[1:])
 
     def _changed(self, what: str) -> FileChangedError:
         self.array.news[0] += 1  # an earlier check is no longer valid

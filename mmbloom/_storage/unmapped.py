@@ -21,8 +21,8 @@ from mmbloom._storage.opening import (
     open_regular,
     read_header,
 )
-from mmbloom._storage.resident.working_copy import WorkingCopy
 from mmbloom._storage.warnings import warn
+from mmbloom._storage.working_copy import WorkingCopy
 from mmbloom._system.typing import Array, HashHalves, Words
 from mmbloom.errors import FileChangedError, FormatError, MmbloomWarning
 from mmbloom.format.header import (

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from mmbloom.errors import CapacityWarning, MmbloomWarning
+from mmbloom.sizing import Fill, share_of
 from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import FilterParams
-from mmbloom.sizing.planning import Fill, share_of
 
 
 def warn(message: str, kind: type[MmbloomWarning]) -> None:

@@ -47,7 +47,8 @@ Layout = Literal["blocked", "standard"]
 HashName = Literal["siphash", "murmur3"]
 Mode = Literal["r", "r+"]
 Reserve = Literal["zeros", "fallocate"]
-OnFull = Literal["warn", "raise"]
+PastPlan = Literal["warn", "raise"]
+OnFull = Literal["warn", "raise", "grow"]
 Resident = bool | Literal["auto"]
 
 # Time.

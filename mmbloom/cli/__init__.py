@@ -1,10 +1,9 @@
 """The command line: a thin layer over the library.
 
 ``main``      runs a command; turns errors into exit codes
-``parser``    the parser of each command, with its help
+``parser``    the parser of each command; commands that print it: help, completion, manual
 ``commands``  the commands: what each does, its examples, its module
-``options``   the options of every command, as tables
-``values``    the values of options: text as people write it
+``options``   the options of every command, as tables; the text of their values
 ``filters``   opens or creates the filter that a command names
 ``report``    a progress bar, and the figures at the end
 ``lines``     inputs and outputs that a command names; their lines, marked with a patient lock
@@ -13,11 +12,9 @@
 
 The commands, functions of their names:
 
-``marking``     change what a filter holds, by lines: dedup, add, remove, exclude
-``checking``    ask a filter: check, verify
+``marking``     go by lines: dedup, add, remove, check, verify, exclude
 ``making``      make a filter: create, copy, merge, intersect, grow, repair, export, import
 ``showing``     show figures: info, compare, plan
-``describing``  describe the command line: help, completion, manual
 """
 
 from mmbloom.cli.main import main

@@ -16,7 +16,6 @@ class Command(NamedTuple):
     """A command: its help, and what must be known of it before and after it runs."""
 
     summary: str
-    module: str  # of `cli`, with a function of the command's name
     examples: tuple[str, ...]
     mark: str = "./"  # is put before words behind -- that look like options
     each: bool = False  # is run for each of several filters
@@ -28,7 +27,6 @@ _NONE_HALF_MADE = "no half-made file is left"
 COMMANDS = {
     "create": Command(
         "make an empty filter",
-        "making",
         (
             "mmbloom create seen.bloom -n 10M",
             "mmbloom create counts.bloom -n 1e6 --counting",
@@ -39,7 +37,6 @@ COMMANDS = {
     ),
     "dedup": Command(
         "print each line the first time it is seen, across inputs, runs and processes",
-        "marking",
         (
             "mmbloom dedup seen.bloom -n 1e6 access.log > new.log",
             "mmbloom dedup addresses.bloom -n 1e6 -k 1 access.log    # a line of each address",
@@ -55,7 +52,6 @@ COMMANDS = {
     ),
     "add": Command(
         "mark lines as seen",
-        "marking",
         (
             "mmbloom add seen.bloom -n 1e6 access.log",
             "zcat events.jsonl.gz | mmbloom add events.bloom -n 1e6",
@@ -64,7 +60,6 @@ COMMANDS = {
     ),
     "check": Command(
         "print the lines that are in a filter",
-        "checking",
         (
             "mmbloom check seen.bloom access.log",
             "mmbloom check -v -k 1 addresses.bloom access.log    # lines of new addresses",
@@ -73,13 +68,11 @@ COMMANDS = {
     ),
     "remove": Command(
         "take lines out of a counting filter",
-        "marking",
         ("mmbloom remove counts.bloom monday.log",),
         left="run it again to go on",
     ),
     "exclude": Command(
         "list, add or remove exclusions: keys that a filter must answer as not seen",
-        "marking",
         (
             "mmbloom exclude seen.bloom --add aunt@mail.example",
             "mmbloom exclude seen.bloom --list",
@@ -90,12 +83,10 @@ COMMANDS = {
     ),
     "grow": Command(
         "make a full filter grow: a folder in its place, with all that it knows",
-        "making",
         ("mmbloom grow seen.bloom",),
     ),
     "info": Command(
         "show what a filter is and what it holds",
-        "showing",
         (
             "mmbloom info seen.bloom",
             "mmbloom info --json seen.bloom",
@@ -106,7 +97,6 @@ COMMANDS = {
     ),
     "verify": Command(
         "check everything in a filter that can be checked",
-        "checking",
         (
             "mmbloom verify seen.bloom",
             "mmbloom verify seen.bloom --keys access.log    # is every line of it found?",
@@ -115,7 +105,6 @@ COMMANDS = {
     ),
     "copy": Command(
         "copy a filter, even while others write to it",
-        "making",
         (
             "mmbloom copy seen.bloom backup.bloom",
             "mmbloom copy --replace seen.bloom backup.bloom    # the next night",
@@ -126,24 +115,19 @@ COMMANDS = {
     ),
     "merge": Command(
         "make one filter from several",
-        "making",
         ("mmbloom merge both.bloom seen.bloom like.bloom",),
         left=_NONE_HALF_MADE,
     ),
     "intersect": Command(
         "make one filter of the keys that several filters share",
-        "making",
         ("mmbloom intersect shared.bloom seen.bloom like.bloom",),
         left=_NONE_HALF_MADE,
     ),
     "compare": Command(
-        "estimate how many keys two filters share",
-        "showing",
-        ("mmbloom compare seen.bloom like.bloom",),
+        "estimate how many keys two filters share", ("mmbloom compare seen.bloom like.bloom",)
     ),
     "repair": Command(
         "make a sound filter from a damaged one",
-        "making",
         (
             "mmbloom repair seen.bloom sound.bloom",
             (
@@ -155,7 +139,6 @@ COMMANDS = {
     ),
     "export": Command(
         "write a filter in another program's format",
-        "making",
         (
             "mmbloom create jvm.bloom -n 1e6 --layout standard --hash murmur3 --seed 0",
             "mmbloom export --guava jvm.bloom guava.bin",
@@ -164,18 +147,16 @@ COMMANDS = {
     ),
     "import": Command(
         "make a filter from another program's file",
-        "making",
         (
             "mmbloom import --guava guava.bin ours.bloom",
             "mmbloom import --guava guava.bin planned.bloom -n 1e6 -p 1e-6",
         ),
         left=_NONE_HALF_MADE,
     ),
-    "plan": Command("show what a filter will cost", "showing", ("mmbloom plan -n 1e9 -p 1e-6",)),
-    "help": Command("describe a command", "describing", ("mmbloom help", "mmbloom help dedup")),
+    "plan": Command("show what a filter will cost", ("mmbloom plan -n 1e9 -p 1e-6",)),
+    "help": Command("describe a command", ("mmbloom help", "mmbloom help dedup")),
     "completion": Command(
         "print what completes commands and options in a shell",
-        "describing",
         (
             "mmbloom completion bash > ~/.local/share/bash-completion/completions/mmbloom",
             "mmbloom completion zsh > ~/.zfunc/_mmbloom    # with fpath+=~/.zfunc before compinit",
@@ -184,7 +165,6 @@ COMMANDS = {
     ),
     "manual": Command(
         "print the manual page, for man",
-        "describing",
         (
             "mmbloom manual | man -l -",
             "mmbloom manual > ~/.local/share/man/man1/mmbloom.1    # then: man mmbloom",
@@ -193,13 +173,23 @@ COMMANDS = {
 }
 
 
+# By the module of `cli` that has them, as functions of their names.
+MODULES = {
+    "marking": ("dedup", "add", "check", "remove", "exclude", "verify"),
+    "making": ("create", "grow", "copy", "merge", "intersect", "repair", "export", "import"),
+    "showing": ("info", "compare", "plan"),
+    "parser": ("help", "completion", "manual"),
+}
+
+
 def function_of(command: str) -> Callable[[argparse.Namespace], int]:
     """Return the function of a command, whose module is imported only now."""
     # numpy starts a thread a core for linear algebra: a quarter of its import's processor time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     name = f"{command}_" if command in ("import", "help") else command
-    module = import_module(f"mmbloom.cli.{COMMANDS[command].module}")
-    found: Callable[[argparse.Namespace], int] = getattr(module, name)
+    module = next(module for module, commands in MODULES.items() if command in commands)
+    found: Callable[[argparse.Namespace], int]
+    found = getattr(import_module(f"mmbloom.cli.{module}"), name)
     return found
 
 

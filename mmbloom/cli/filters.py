@@ -13,30 +13,69 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import mmbloom
-from mmbloom.cli.options import error_rate, given, rotation, writing_options
-from mmbloom.cli.process import UsageError, name_as, say
+from mmbloom.cli.process import StoppedError, UsageError, name_as, say
 from mmbloom.cli.report import size_of
-from mmbloom.errors import (
-    CapacityWarning,
-    MmbloomError,
-    NetworkFileSystemError,
-)
+from mmbloom.errors import CapacityWarning, MmbloomError, NetworkFileSystemError
 from mmbloom.filters.base import Filter
-from mmbloom.filters.file import FileFilter
+from mmbloom.filters.bloom import FileFilter
 from mmbloom.filters.open import OfBits
 from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
 from mmbloom.logs.lines import WHOLE_LINES, KeyRule
-from mmbloom.sizing.planning import Fill, plan
+from mmbloom.sizing import Fill, plan
 
 Opened = TypeVar("Opened")
 
+# Of filters that commands make: a false positive is a line that dedup drops. In Python it is 0.01:
+# in most programs a false positive costs one needless lookup.
+ERROR_RATE = 1e-6
+
+# Seconds of a rotating folder where they are not given: those of `RotatingFilter.create`.
+_KEEP, _EVERY = 7 * 86_400, 86_400
+
+
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return those of some options that were given."""
+    values = {name: getattr(args, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def error_rate(args: argparse.Namespace) -> float:
+    """Return the error rate asked for, or the default."""
+    return ERROR_RATE if args.error_rate is None else float(args.error_rate)
+
+
+def rotation(args: argparse.Namespace) -> dict[str, Any]:
+    """Return --keep and --every, where they were given."""
+    times = given(args, "keep", "every")
+    if times and not args.rotate:
+        raise UsageError(
+            "--keep and --every apply only to a rotating folder: give --rotate as well"
+        )
+    if times and times.get("every", _EVERY) > times.get("keep", _KEEP):
+        say(
+            "warning: --every is longer than --keep: lines are dropped a period at a time, and so "
+            "are known for up to a period longer than --keep"
+        )
+    return times
+
+
+def making_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of commands that make a filter."""
+    return {"permissions": args.permissions, "allow_network": args.allow_network}
+
+
+def writing_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of commands that write to a filter."""
+    return {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}
+
 
 def open_or_create(
-    args: argparse.Namespace, open_existing: Callable[..., Opened], **options: Any
+    args: argparse.Namespace, open_existing: Callable[..., Opened]
 ) -> Opened | OfBits:
     """Open FILE; with -n, create it if it does not exist."""
     sizing = given(args, "layout", "hash", "seed")
-    options = {**writing_options(args), "resident": args.resident, **options}
+    options = {**writing_options(args), "resident": args.resident}
+    options["on_full"] = "raise" if args.when_full == "stop" else args.when_full
     times = rotation(args)
     if args.capacity is None:
         if sizing or given(args, "error_rate", "permissions"):
@@ -53,7 +92,11 @@ def open_or_create(
     sizing["error_rate"] = error_rate(args)
     options = {**sizing, **options, **given(args, "permissions")}
     if args.rotate or (args.growing and not os.path.isdir(args.file)):
-        _refuse_file(args.file)
+        if os.path.isfile(args.file):
+            raise UsageError(
+                f"{args.file}: is a single file: mmbloom grow {args.file} makes a growing folder "
+                "of it; else choose another path"
+            )
         made: OfBits = make(args, {**times, **options, "exist_ok": True})
         return made
     return mmbloom.open_or_create(args.file, args.capacity, **options)
@@ -134,14 +177,6 @@ def copied(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
             ) from error
 
 
-def _refuse_file(path: str) -> None:
-    if os.path.isfile(path):
-        raise UsageError(
-            f"{path}: is a single file: mmbloom grow {path} makes a growing folder of it; else "
-            "choose another path"
-        )
-
-
 # The command has done its work: a filter that cannot be looked at any more is no error of it.
 _LOOKED_AT_LAST = suppress(OSError, MmbloomError)
 
@@ -193,7 +228,8 @@ def fill_of(info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> Fill:
 
 def fill_of_file(seen: FileFilter) -> Fill:
     """Return how full an open filter of one file is, without all else that `info` reads."""
-    return Fill.of(seen.params, round(seen.fill_ratio * seen.params.num_bits))
+    params = seen.params
+    return Fill.of(params, round(seen.fill_ratio * params.num_bits))
 
 
 def say_if_past_plan(path: str, seen: Filter, before: str = "") -> None:
@@ -222,3 +258,30 @@ def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> st
             "that ends with its period; a folder with more keys a period keeps the next from it"
         )
     return f"{past}; {advice}"
+
+
+def require_use(args: argparse.Namespace, seen: OfBits) -> None:
+    """Stop before the first line at a file that takes every other new line for seen.
+
+    Else a file whose bits are all set would drop each line, and meet no new one to stop at.
+    """
+    if args.when_full == "stop" and isinstance(seen, FileFilter):
+        fill = fill_of_file(seen)
+        if fill.is_useless:
+            raise StoppedError(f"{seen.path}: is full: it {fill}; nothing was read")
+
+
+def to_go_on(seen: OfBits) -> str:
+    """Return what to do about a full filter, and which share of new lines it drops."""
+    if not isinstance(seen, FileFilter):
+        return "wait for the next period, or make a folder with more keys a period"
+    from mmbloom.filters.grow import why_not  # noqa: PLC0415  to be needed by few runs
+
+    fill = fill_of_file(seen)
+    reason = why_not(seen.params, fill)
+    to_do = f"mmbloom grow {seen.path} makes room: then run the same command again"
+    if reason:
+        to_do = f"it cannot grow: {reason}"
+    if fill.is_past and not fill.is_useless:  # since a run that went on
+        return f"{fill.taken('lines')}, as it is past its plan already; {to_do}"
+    return to_do

@@ -8,98 +8,50 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
-from io import FileIO
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import repeat
-from types import TracebackType
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from mmbloom._system import extras
-from mmbloom._system.holders import holder
-from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError, say
-from mmbloom.cli.report import NO_BAR, STDIN, Tallies
-from mmbloom.cli.values import FIELDS
+from mmbloom._system.proc import holder
+from mmbloom.cli.options import FIELDS
+from mmbloom.cli.process import STDIN_FD, UsageError, say
+from mmbloom.cli.report import Tallies
 from mmbloom.errors import LockTimeoutError
+from mmbloom.logs.compressed import AT_A_TIME, COMPRESSED, kind_by_name, require_appendable
 from mmbloom.logs.dedup import Run
-from mmbloom.logs.frames import AT_A_TIME, kind_by_name, kind_of
-from mmbloom.logs.inputs import (
-    HEAD,
-    Inputs,
-    Keyed,
-    Looked,
-    Raw,
-    check_first_lines,
-    load_library,
-    require_lines,
-)
+from mmbloom.logs.inputs import Inputs, Keyed, Looked, Raw, check_first_lines, load_library, untold
 from mmbloom.logs.lines import KeyRule, LineKeys
-from mmbloom.logs.outputs import force_names, is_regular
-from mmbloom.logs.outputs import refuse_overlap as refuse_places
+from mmbloom.logs.outputs import (
+    Place,
+    force_names,
+    is_special,
+    refuse_overlap,
+    require_apart,
+    shown,
+)
 
-_taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
+_taken = bytearray()  # from a pipe at stdin by `check_lines`, which cannot put it back
 
 
-def shown(name: str) -> str:
-    """Return the name of an input for messages."""
-    return "stdin" if name == STDIN else name
-
-
-def input_names(named: list[str]) -> list[str]:
-    """Resolve the INPUT arguments; none means stdin.
+def places_of(named: list[str]) -> list[Place]:
+    """Return the places of the INPUT arguments; none means stdin.
 
     Raises
     ------
     UsageError
         If stdin is named twice.
     """
-    if named.count(STDIN) > 1:
+    if named.count("-") > 1:
         raise UsageError("stdin (-) can be read only once")
-    return named or [STDIN]
-
-
-def check_inputs(names: list[str]) -> None:
-    """Fail if an input or its library is missing, before anything is created or marked."""
-    _taken.clear()
-    if STDIN in names:
-        say_what_is_read("lines", "inputs come after the filter")
-    for name in names:
-        if name != STDIN:
-            if os.path.isdir(name):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-            os.stat(name)
-        head = _first_bytes(name)
-        require_lines(shown(name), head)
-        if kind := kind_of(head) or kind_by_name(name):
-            load_library(kind, shown(name))
-    if STDIN in names and _is_pipe(STDIN_FD) and not extras.has_zstd():
-        # What a pipe brings is not waited for unless it may have to be refused.
-        with Raw(STDIN_FD, NO_BAR, "stdin") as raw:
-            looked = Looked(raw)
-        _taken.extend(looked.head)
-        if looked.kind:
-            load_library(looked.kind, shown(STDIN))
+    return [STDIN_FD if name == "-" else name for name in named or ["-"]]
 
 
 def say_what_is_read(what: str, else_do: str) -> None:
     """Print that somebody has to type, if stdin is a terminal, and what to do instead."""
     if os.isatty(STDIN_FD):
         say(f"reading {what} from the terminal, up to Ctrl-D: {else_do}")
-
-
-def _first_bytes(name: str) -> bytes:
-    """Return the first bytes of a regular file, without moving in it; b"" for all else."""
-    file = STDIN_FD if name == STDIN else name
-    with suppress(OSError):
-        if os.path.isfile(file):
-            with FileIO(file, closefd=name != STDIN) as opened:
-                return os.pread(opened.fileno(), HEAD, opened.tell())
-    return b""
-
-
-def _is_pipe(fd: int) -> bool:
-    mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def keep_stdin() -> int:
@@ -115,8 +67,8 @@ def keep_stdin() -> int:
                 kept.write(_taken)
                 _taken.clear()
                 block = memoryview(bytearray(AT_A_TIME))
-                with Raw(STDIN_FD, NO_BAR, "stdin") as raw:
-                    while count := raw.readinto(block):
+                with Raw(STDIN_FD, untold, "stdin") as raw:
+                    while count := raw.fill(block, 0):
                         kept.write(block[:count])
                 kept.seek(0)
             except OSError as error:
@@ -127,24 +79,16 @@ def keep_stdin() -> int:
     return os.lseek(STDIN_FD, 0, os.SEEK_CUR)
 
 
-def require_durable(path: str | None) -> None:
-    """Refuse an output that is there and cannot be forced to the disk.
-
-    Raises
-    ------
-    UsageError
-        If it is no regular file.
-    """
-    with suppress(FileNotFoundError):  # it will be made
-        if not is_regular(STDOUT_FD if path is None else path):
-            raise UsageError(
-                f"{path or 'stdout'}: is no file, so --durable cannot force lines to the disk (of "
-                "a pipe only the reader can); give -o OUTPUT or --output-dir DIR, or redirect "
-                "stdout to a file"
-            )
+def _require_durable(output: Place) -> None:
+    """Refuse an output that is there and cannot be forced to the disk, as it is no regular file."""
+    if is_special(output):
+        raise UsageError(
+            f"{shown(output)}: is no file, so --durable cannot force lines to the disk (of a pipe "
+            "only the reader can); give -o OUTPUT or --output-dir DIR, or redirect stdout to a file"
+        )
 
 
-def make_folder(path: str) -> None:
+def _make_folder(path: str) -> None:
     """Make a folder for outputs, and those above it; their names are on the disk."""
     made, above = [], os.path.abspath(path)
     while not os.path.lexists(above):
@@ -155,7 +99,7 @@ def make_folder(path: str) -> None:
         force_names(os.path.dirname(folder))
 
 
-def require_folder(path: str) -> None:
+def _require_folder(path: str) -> None:
     """Check that the folder of an output exists; if not, raise an OSError naming the output."""
     try:
         os.stat(os.path.join(os.path.dirname(path), "."))
@@ -163,21 +107,76 @@ def require_folder(path: str) -> None:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def require_stats(
-    args: argparse.Namespace, names: list[str], outputs: Sequence[str | None]
-) -> None:
+def require_stats(args: argparse.Namespace, places: Sequence[Place]) -> None:
     """Refuse a file of --stats-to that is another file of the command: it would be overwritten."""
     for path in args.stats_to:
-        refuse_overlap(path, names, args.file)
-        written = [STDOUT_FD if output is None else output for output in outputs]
-        refuse_places(path, written, args.file)
-        require_folder(path)
+        refuse_overlap(path, places, args.file)
+        _require_folder(path)
 
 
-def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:
-    """Refuse an output that is an input or the filter, or belongs to one; see `logs.outputs`."""
-    inputs = [STDIN_FD if name == STDIN else name for name in names]
-    refuse_places(STDOUT_FD if output is None else output, inputs, filter_path)
+def refuse_folder(args: argparse.Namespace, places: list[Place]) -> None:
+    """Refuse options for a folder of outputs without one, and others with one."""
+    if args.output_dir is None:
+        if args.jobs > 1:
+            raise UsageError(
+                "-j N writes one output per input: give the folder with --output-dir DIR"
+            )
+        if args.relative:
+            raise UsageError("--relative is for outputs in a folder: give it with --output-dir DIR")
+        return
+    if args.output is not None:
+        raise UsageError("-o OUTPUT and --output-dir DIR cannot be combined")
+    if args.count or args.unique:
+        raise UsageError("-c and -u count the lines of all inputs: give one output, -o OUTPUT")
+    if STDIN_FD in places:
+        raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
+
+
+def one_each(names: list[str], into: str, *, relative: bool) -> list[str]:
+    """Return an output in a folder for each input; refuse two inputs of one output."""
+    by_output: dict[str, str] = {}
+    for name in names:
+        stem, suffix = os.path.splitext(os.path.basename(name))
+        base = stem if suffix.lower() in COMPRESSED else stem + suffix
+        folder = _folder_of(name) if relative else ""
+        if folder.split("/")[0] == "..":
+            raise UsageError(
+                f"{name}: --relative keeps no folder above this one: give its full path"
+            )
+        output = os.path.join(into, folder, base)
+        if (other := by_output.get(output)) is not None:
+            advice = "--relative keeps their folders"
+            if relative or _folder_of(name) == _folder_of(other):
+                advice = "give one of them to another run, with another folder"
+            raise UsageError(f"{name} and {other} would both be written to {output}: {advice}")
+        by_output[output] = name
+    return list(by_output)
+
+
+def _folder_of(name: str) -> str:
+    """Return the folder of an input as typed, for one below that of the outputs."""
+    folder = os.path.normpath(os.path.dirname(name)).lstrip("/")
+    return "" if folder == "." else folder
+
+
+def check_outputs(
+    args: argparse.Namespace, places: list[Place], outputs: list[Place], repeats: list[str]
+) -> None:
+    """Refuse what cannot be written: before gigabytes are reserved in vain."""
+    for output in [*outputs, *repeats]:
+        refuse_overlap(output, places, args.file)
+        if args.durable:
+            _require_durable(output)
+    require_apart(outputs, repeats)
+    for output in [*outputs, *repeats]:
+        if not isinstance(output, str):
+            continue
+        if args.output_dir is None:
+            _require_folder(output)
+        else:
+            _make_folder(os.path.dirname(output))
+        require_appendable(output)
+    require_stats(args, [*places, *outputs, *repeats])
 
 
 def inputs_of(args: argparse.Namespace) -> Inputs:
@@ -256,25 +255,43 @@ def _warn(message: str) -> None:
     say(f"warning: {message}")
 
 
-def open_lines(inputs: Inputs, name: str, size: int | None = None) -> AbstractContextManager[Keyed]:
+def open_lines(
+    inputs: Inputs, place: Place, size: int | None = None
+) -> AbstractContextManager[Keyed]:
     """Open one input, or its first `size` bytes, decompressed and cut into lines."""
-    if name != STDIN:
-        return inputs.open(name, name, size=size)
-    head = bytes(_taken)
-    _taken.clear()
-    return inputs.open(STDIN_FD, shown(name), head=head, size=size)
+    head = b""
+    if place == STDIN_FD:
+        head = bytes(_taken)
+        _taken.clear()
+    return inputs.open(place, shown(place), head=head, size=size)
 
 
-def check_lines(inputs: Inputs, names: list[str]) -> None:
+def check_lines(inputs: Inputs, places: list[Place]) -> None:
     """Fail if inputs cannot be read as asked for, before anything is created or marked.
 
-    Of a pipe that is found only when it is read.
+    Of a pipe that is found only when it is read, unless its library is missing.
     """
-    check_inputs(names)
-    files = [name for name in names if os.path.isfile(STDIN_FD if name == STDIN else name)]
-    begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if STDIN in files else 0
-    check_first_lines(open_lines(inputs, name) for name in files)
-    if STDIN in files:
+    _taken.clear()
+    if STDIN_FD in places:
+        say_what_is_read("lines", "inputs come after the filter")
+    for path in (place for place in places if isinstance(place, str)):
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        os.stat(path)
+        if kind := kind_by_name(path):
+            load_library(kind, path)
+    mode = os.fstat(STDIN_FD).st_mode if STDIN_FD in places else 0
+    if (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) and not extras.has_zstd():
+        # What a pipe brings is not waited for unless it may have to be refused.
+        with Raw(STDIN_FD, untold, "stdin") as raw:
+            looked = Looked(raw)
+        _taken.extend(looked.head)
+        if looked.kind:
+            load_library(looked.kind, "stdin")
+    files = [place for place in places if os.path.isfile(place)]
+    begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if STDIN_FD in files else 0
+    check_first_lines(open_lines(inputs, place) for place in files)
+    if STDIN_FD in files:
         os.lseek(STDIN_FD, begin, os.SEEK_SET)
 
 
@@ -286,7 +303,7 @@ def mark_lines(
     Returns why a filter that is full has stopped it, "" at the end.
     """
     works = zip(tallies, sizes)  # noqa: B905  sizes may be endless
-    stopped = run.over((open_lines(inputs, name, size), tally) for (name, tally), size in works)
+    stopped = run.over((open_lines(inputs, place, size), tally) for (place, tally), size in works)
     if stopped is None:
         return ""
     full, marked = stopped.full, "what was read before" if run.repeats else "what is printed"
@@ -301,10 +318,11 @@ T = TypeVar("T")
 SILENT_SECONDS = 5.0
 
 
-class Patiently(Generic[T]):
+@contextmanager
+def patiently(
+    path: str, enter: Callable[[float | None], AbstractContextManager[T]], timeout: float | None
+) -> Iterator[T]:
     """Enter a context that takes the write lock; print a message if the wait is long.
-
-    A class, as a generator with its stack of contexts takes 3 us more for each chunk of lines.
 
     Parameters
     ----------
@@ -315,41 +333,23 @@ class Patiently(Generic[T]):
     timeout : float or None
         Seconds to wait; None waits for ever.
     """
-
-    def __init__(
-        self,
-        path: str,
-        enter: Callable[[float | None], AbstractContextManager[T]],
-        timeout: float | None,
-    ) -> None:
-        self._path, self._enter, self._timeout = path, enter, timeout
-
-    def __enter__(self) -> T:
-        begun, timeout = time.monotonic(), self._timeout
-        first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
-        self._entered = self._enter(first)
+    begun = time.monotonic()
+    first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
+    with ExitStack() as stack:
         try:
-            return self._entered.__enter__()
+            entered = stack.enter_context(enter(first))
         except LockTimeoutError:
             if timeout is not None and timeout <= SILENT_SECONDS:
                 raise
-        who = holder(self._path) or "another process, which the system does not name,"
-        say(
-            f"{self._path}: {who} is writing to this filter; waiting. If these two commands are "
-            "piped into each other, they will wait for ever: stop them and put a file in between."
-        )
-        self._entered = self._enter(
-            None if timeout is None else max(0.0, begun + timeout - time.monotonic())
-        )
-        try:
-            return self._entered.__enter__()
-        except LockTimeoutError as error:  # its time is only the second part of the wait
-            raise LockTimeoutError(error.path, timeout or 0.0) from None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return self._entered.__exit__(kind, error, traceback)
+            who = holder(path) or "another process, which the system does not name,"
+            say(
+                f"{path}: {who} is writing to this filter; waiting. If these two commands are "
+                "piped into each other, they will wait for ever: stop them and put a file in "
+                "between."
+            )
+            left = None if timeout is None else max(0.0, begun + timeout - time.monotonic())
+            try:
+                entered = stack.enter_context(enter(left))
+            except LockTimeoutError as error:  # its time is only the second part of the wait
+                raise LockTimeoutError(error.path, timeout or 0.0) from None
+        yield entered

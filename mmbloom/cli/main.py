@@ -6,70 +6,40 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from mmbloom._system.holders import holder
+from mmbloom import errors
+from mmbloom._system.proc import holder
+from mmbloom.cli import process
 from mmbloom.cli.commands import COMMANDS, function_of
 from mmbloom.cli.parser import parse, without_n
-from mmbloom.cli.process import (
-    FULL,
-    INTERRUPTED,
-    IO_ERROR,
-    LOCK_TIMEOUT,
-    NOT_A_FILTER,
-    NOT_TO_REPEAT,
-    OK,
-    UNREAD,
-    USAGE,
-    CommandError,
-    UsageError,
-    abandon_streams,
-    flush_stdout,
-    prepare,
-    said_warnings,
-    say,
-    unwinding,
-)
-from mmbloom.errors import (
-    DamagedHeaderError,
-    DurabilityError,
-    FilterFullError,
-    FormatError,
-    InputError,
-    LockTimeoutError,
-    LostBitsError,
-    MissingLibraryError,
-    MmbloomError,
-    NetworkFileSystemError,
-    NoFilterError,
-    OtherKindError,
-    ParameterMismatchError,
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Raises nothing but argparse's own exit."""
     command, args = "", argparse.Namespace()
-    with said_warnings():
+    with process.said_warnings():
         try:
-            prepare()
+            process.prepare()
             command, args = parse(sys.argv[1:] if argv is None else argv)
             run = function_of(command)  # all imports are done while Ctrl-C ends the process at once
-            with unwinding():
+            with process.unwinding():
                 code = _run(run, command, args)
-                flush_stdout()
+                process.flush_stdout()
         except BrokenPipeError:
             # The reader of our output has stopped (| head): no error to report. The code tells a
             # script that not all was done. Lines that were not written are not marked.
-            return UNREAD
+            return process.UNREAD
         except KeyboardInterrupt:
-            say("interrupted" + _left(command, args))
-            return INTERRUPTED
+            process.say("interrupted" + _left(command, args))
+            return process.INTERRUPTED
         except MemoryError:
-            say("not enough memory: a line or the filter is larger than the memory that is left")
-            return IO_ERROR
+            process.say(
+                "not enough memory: a line or the filter is larger than the memory that is left"
+            )
+            return process.IO_ERROR
         except _EXPLAINED as error:
             code = _explain(error, command, args)
         finally:
-            abandon_streams()
+            process.abandon_streams()
     return code
 
 
@@ -80,8 +50,10 @@ def _run(run: Callable[[argparse.Namespace], int], command: str, args: argparse.
         return run(args)
     files: list[str] = args.file
     if len(files) > 1 and "-" in getattr(args, "keys", ()):
-        raise UsageError("stdin (-) can be read only once: name one filter, or a file of keys")
-    worst = OK
+        raise process.UsageError(
+            "stdin (-) can be read only once: name one filter, or a file of keys"
+        )
+    worst = process.OK
     for number, file in enumerate(files):
         if number and not args.json:
             print()
@@ -96,7 +68,7 @@ def _run(run: Callable[[argparse.Namespace], int], command: str, args: argparse.
 
 
 # The arguments that name a file or a folder.
-_PATHS = (
+_PATHS = [
     "file",
     "inputs",
     "output",
@@ -107,7 +79,7 @@ _PATHS = (
     "other",
     "source",
     "destination",
-)
+]
 
 
 def _refuse_empty_names(args: argparse.Namespace) -> None:
@@ -116,7 +88,9 @@ def _refuse_empty_names(args: argparse.Namespace) -> None:
         value = getattr(args, argument, None)
         if "" in (value if isinstance(value, list) else [value]):
             shown = argument.replace("_", " ")
-            raise UsageError(f"the name of {shown} is empty: is a variable of the shell not set?")
+            raise process.UsageError(
+                f"the name of {shown} is empty: is a variable of the shell not set?"
+            )
 
 
 def _named(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
@@ -129,7 +103,7 @@ def _left(command: str, args: argparse.Namespace) -> str:
     dry = getattr(args, "dry_run", False)  # it leaves nothing
     left = COMMANDS[command].left if command and not dry else ""
     if left and getattr(args, "repeated", False):
-        left = f"another run would print marked lines as repeats: {NOT_TO_REPEAT}"
+        left = f"another run would print marked lines as repeats: {process.NOT_TO_REPEAT}"
     elif left and command == "dedup" and not (args.output or args.output_dir):
         left += " (with >> in place of >)"
     return f"; {left}" if left else ""
@@ -138,39 +112,39 @@ def _left(command: str, args: argparse.Namespace) -> str:
 # A full disk, a full share of it, and a limit of the shell.
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
-_EXPLAINED = (CommandError, MmbloomError, OSError, ValueError)
+_EXPLAINED = (process.CommandError, errors.MmbloomError, OSError, ValueError)
 
 # The first line that fits decides.
 _CODES: tuple[tuple[type[Exception], int], ...] = (
-    (FilterFullError, FULL),
-    (LockTimeoutError, LOCK_TIMEOUT),
-    (DurabilityError, IO_ERROR),
-    (LostBitsError, IO_ERROR),
-    (NetworkFileSystemError, IO_ERROR),
-    (InputError, IO_ERROR),
-    (MissingLibraryError, USAGE),
-    (MmbloomError, NOT_A_FILTER),
-    (OSError, IO_ERROR),
-    (ValueError, USAGE),  # a size or seed that no filter can have
+    (errors.FilterFullError, process.FULL),
+    (errors.LockTimeoutError, process.LOCK_TIMEOUT),
+    (errors.DurabilityError, process.IO_ERROR),
+    (errors.LostBitsError, process.IO_ERROR),
+    (errors.NetworkFileSystemError, process.IO_ERROR),
+    (errors.InputError, process.IO_ERROR),
+    (errors.MissingLibraryError, process.USAGE),
+    (errors.MmbloomError, process.NOT_A_FILTER),
+    (OSError, process.IO_ERROR),
+    (ValueError, process.USAGE),  # a size or seed that no filter can have
 )
 
 
 def _explain(error: Exception, command: str, args: argparse.Namespace) -> int:
     """Print what an error is, in words of the command line; return the exit code."""
-    if isinstance(error, CommandError):
-        say(str(error))
+    if isinstance(error, process.CommandError):
+        process.say(str(error))
         return error.code
     if isinstance(error, FileNotFoundError):
         for path in _named(args, ("file", "other", "like")):  # what it was asked to read
             if error.filename == os.path.abspath(path):
-                say(f"{path}: {_missing(path, args)}")
-                return NOT_A_FILTER
-    if isinstance(error, MmbloomError):
-        say(_of_a_filter(error, command, args))
+                process.say(f"{path}: {_missing(path, args)}")
+                return process.NOT_A_FILTER
+    if isinstance(error, errors.MmbloomError):
+        process.say(_of_a_filter(error, command, args))
     elif isinstance(error, OSError):
-        say(_of_the_system(error, command, args))
+        process.say(_of_the_system(error, command, args))
     else:
-        say(str(error))
+        process.say(str(error))
     return next(code for kind, code in _CODES if isinstance(error, kind))
 
 
@@ -188,13 +162,13 @@ def _of_the_system(error: OSError, command: str, args: argparse.Namespace) -> st
     return f"{error.filename}: {said}"
 
 
-def _of_a_filter(error: MmbloomError, command: str, args: argparse.Namespace) -> str:
+def _of_a_filter(error: errors.MmbloomError, command: str, args: argparse.Namespace) -> str:
     """Return the message in words of the command line, where the error has those of Python."""
-    if isinstance(error, LockTimeoutError) and (who := holder(error.path)):
+    if isinstance(error, errors.LockTimeoutError) and (who := holder(error.path)):
         return f"{error}; {who} has it now"
-    if isinstance(error, FormatError):
+    if isinstance(error, errors.FormatError):
         return _not_usable(error, command, args)
-    if isinstance(error, ParameterMismatchError) and "inputs" in args:
+    if isinstance(error, errors.ParameterMismatchError) and "inputs" in args:
         return (
             f"{error.path}: exists with {error.field} {error.found}, asked for {error.expected}: "
             "leave out -n, and what goes with it, to use it as it is, or choose another path"
@@ -222,7 +196,7 @@ def _begins_as_a_filter(path: str) -> bool:
         return False
 
 
-def _no_filter(error: NoFilterError, command: str, args: argparse.Namespace) -> str:
+def _no_filter(error: errors.NoFilterError, command: str, args: argparse.Namespace) -> str:
     """Return what a file may be that does not begin as a filter, or is too short."""
     if os.path.isdir(error.path):
         why = f"{error.field} is {error.found}"
@@ -236,13 +210,13 @@ def _no_filter(error: NoFilterError, command: str, args: argparse.Namespace) -> 
     return said
 
 
-def _not_usable(error: FormatError, command: str, args: argparse.Namespace) -> str:
+def _not_usable(error: errors.FormatError, command: str, args: argparse.Namespace) -> str:
     """Return why a file is not what a command takes, in words of the command line."""
-    if isinstance(error, NoFilterError):
+    if isinstance(error, errors.NoFilterError):
         return _no_filter(error, command, args)
-    if isinstance(error, DamagedHeaderError) and command != "repair":
+    if isinstance(error, errors.DamagedHeaderError) and command != "repair":
         return f"{error}: it is damaged; mmbloom repair makes a sound filter of it"
-    kind = error.kind if isinstance(error, OtherKindError) else ""
+    kind = error.kind if isinstance(error, errors.OtherKindError) else ""
     if kind == "counters":
         return (
             f"{error.path}: is a counting filter, which {command} does not take: mmbloom copy "

@@ -12,31 +12,31 @@ from functools import partial
 from typing import Any
 
 import mmbloom
-from mmbloom.cli.filters import make, one_file, planned_bytes, say_if_large
-from mmbloom.cli.options import error_rate, given, making_options, rotation, writing_options
+from mmbloom.cli import filters
 from mmbloom.cli.process import NOT_SOUND, OK, UsageError, say
-from mmbloom.cli.report import bytes_of, told
+from mmbloom.cli.report import bytes_at, told
 from mmbloom.filters.base import Filter
+from mmbloom.sizing import capacity_of, plan, share_of
 from mmbloom.sizing.formulas import PAGE_BITS
 from mmbloom.sizing.params import FilterParams, Shape
-from mmbloom.sizing.planning import capacity_of, plan, share_of
 
 
 def create(args: argparse.Namespace) -> int:
     """Run the command."""
-    sizing = given(args, "error_rate", "layout", "hash", "seed")
+    sizing = filters.given(args, "error_rate", "layout", "hash", "seed")
     # It is closed at once: shared memory would be filled for nothing.
-    options = {**making_options(args), "reserve": args.reserve, "resident": False}
-    times = rotation(args)
+    options = {**filters.making_options(args), "reserve": args.reserve, "resident": False}
+    times = filters.rotation(args)
     if args.like is None:
         if args.capacity is None:
             raise UsageError(
                 "give the number of distinct keys to plan for with -n, or a filter with --like"
             )
-        sizing["error_rate"] = error_rate(args)
-        say_if_large(args)
-        with told(args, args.file, partial(_planned_bytes, args)):
-            make(args, {**sizing, **times, **options}).close()
+        sizing["error_rate"] = filters.error_rate(args)
+        filters.say_if_large(args)
+        folder = args.growing or args.rotate  # whose files are not known yet
+        with told(args, args.file, lambda: None if folder else filters.planned_bytes(args)):
+            filters.make(args, {**sizing, **times, **options}).close()
         return OK
     if sizing or args.capacity is not None:
         raise UsageError(
@@ -44,7 +44,7 @@ def create(args: argparse.Namespace) -> int:
         )
     with (
         mmbloom.open(args.like, "r") as other,
-        told(args, args.file, partial(bytes_of, args.like)),
+        told(args, args.file, partial(bytes_at, args.like)),
         _make_like(args, other, options) as made,
     ):
         # Filters alike are to be merged or compared: their lines must become the same keys.
@@ -53,18 +53,13 @@ def create(args: argparse.Namespace) -> int:
     return OK
 
 
-def _planned_bytes(args: argparse.Namespace) -> int | None:
-    """Return the size of the new file; None for folders."""
-    return None if args.growing or args.rotate else planned_bytes(args)
-
-
 def _make_like(args: argparse.Namespace, other: Filter, options: Mapping[str, Any]) -> Filter:
     if args.growing or args.rotate:
         raise UsageError(
             "--like takes the kind of filter from OTHER: leave out --growing and --rotate"
         )
     if isinstance(other, mmbloom.BloomFilter | mmbloom.CountingBloomFilter):
-        return one_file(args).create(args.file, like=other, **options)
+        return filters.one_file(args).create(args.file, like=other, **options)
     if args.counting:
         raise UsageError(f"{args.like}: is a folder: leave out --counting")
     settings = {**other.info().settings, **options}
@@ -78,12 +73,12 @@ def copy(args: argparse.Namespace) -> int:
     """Run the command; the copy is on the disk when this returns."""
     if args.plain and args.replace:
         raise UsageError("--plain makes another filter than the one there: leave out --replace")
-    with told(args, args.destination, partial(bytes_of, args.file)):
+    with told(args, args.destination, partial(bytes_at, args.file)):
         if args.plain:
             with mmbloom.CountingBloomFilter.open(args.file, "r") as counting:
-                counting.to_bloom(args.destination, **making_options(args))
+                counting.to_bloom(args.destination, **filters.making_options(args))
         else:
-            options = {"seal": args.seal, "replace": args.replace, **making_options(args)}
+            options = {"seal": args.seal, "replace": args.replace, **filters.making_options(args)}
             mmbloom.copy(args.file, args.destination, **options)
     return OK
 
@@ -100,15 +95,15 @@ def intersect(args: argparse.Namespace) -> int:
 
 def _combine(args: argparse.Namespace, combine: Callable[..., object]) -> int:
     # The new filter is as large as the first one, or larger.
-    with told(args, args.destination, partial(bytes_of, args.file[0])):
-        combine(args.destination, args.file, **making_options(args))
+    with told(args, args.destination, partial(bytes_at, args.file[0])):
+        combine(args.destination, args.file, **filters.making_options(args))
     return OK
 
 
 def grow(args: argparse.Namespace) -> int:
     """Run the command; the folder is on the disk when this returns."""
     state = "already: nothing was done" if os.path.isdir(args.file) else "now"
-    rate = mmbloom.grow(args.file, reserve=args.reserve, **writing_options(args))
+    rate = mmbloom.grow(args.file, reserve=args.reserve, **filters.writing_options(args))
     say(
         f"{args.file}: is a growing folder {state}; its error rate as a whole is at most "
         f"{rate:.2g}: {share_of(rate)} of new lines are taken for seen"
@@ -123,7 +118,9 @@ def repair(args: argparse.Namespace) -> int:
         raise UsageError(
             f"{args.file}: is a folder, whose manifest has the parameters: leave out these options"
         )
-    done = mmbloom.repair(args.file, args.destination, params=params, **making_options(args))
+    done = mmbloom.repair(
+        args.file, args.destination, params=params, **filters.making_options(args)
+    )
     _say(done, args.destination)
     return NOT_SOUND if done.losses else OK
 
@@ -140,7 +137,7 @@ def _params(args: argparse.Namespace) -> FilterParams | None:
             "to rebuild a header give --hash, --seed and --layout, and either --num-bits and "
             "--num-hashes (and --blocks-per-key) or the -n and -p that the filter was made with"
         )
-    planned = error_rate(args)
+    planned = filters.error_rate(args)
     if sizes == (None, None):
         if blocks is not None:
             raise UsageError("--blocks-per-key goes with --num-bits and --num-hashes")
@@ -179,18 +176,18 @@ def _say(done: mmbloom.Repair, destination: str) -> None:
 
 def export(args: argparse.Namespace) -> int:
     """Run the command; the new file is on the disk when this returns."""
-    mmbloom.export_guava(args.file, args.destination, **making_options(args))
+    mmbloom.export_guava(args.file, args.destination, **filters.making_options(args))
     return OK
 
 
 def import_(args: argparse.Namespace) -> int:
     """Run the command; the new filter is on the disk when this returns."""
-    with told(args, args.destination, partial(bytes_of, args.source)):
+    with told(args, args.destination, partial(bytes_at, args.source)):
         mmbloom.import_guava(
             args.source,
             args.destination,
             capacity=args.capacity,
-            error_rate=error_rate(args),
-            **making_options(args),
+            error_rate=filters.error_rate(args),
+            **filters.making_options(args),
         )
     return OK

@@ -1,48 +1,45 @@
-"""Commands that change what a filter holds, by lines: dedup, add, remove, exclude."""
+"""Commands that go by lines: dedup, add, remove, check, verify, exclude."""
+
+from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
-from itertools import repeat
-from typing import Any
+from itertools import repeat, starmap
 
 import numpy as np
 
+import mmbloom
 from mmbloom._engine import bytes_of, fields_of
+from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import coerce
 from mmbloom._storage.opening import absolute
+from mmbloom._system.threads import ReadAhead
+from mmbloom._system.typing import Bools, Octets
+from mmbloom.cli import filters
 from mmbloom.cli.commands import AS_TYPED
-from mmbloom.cli.filters import (
-    copied,
-    fill_of_file,
-    in_use,
-    open_or_create,
-    say_if_past_plan,
-    say_of_another_rule,
-)
 from mmbloom.cli.lines import (
-    Patiently,
     check_lines,
-    input_names,
+    check_outputs,
     inputs_of,
     keep_stdin,
-    make_folder,
     mark_lines,
+    one_each,
     open_lines,
-    refuse_overlap,
-    require_durable,
-    require_folder,
+    patiently,
+    places_of,
+    refuse_folder,
     require_stats,
     say_what_is_read,
 )
-from mmbloom.cli.options import writing_options
 from mmbloom.cli.process import (
+    NOT_SOUND,
     NOT_TO_REPEAT,
     NOTHING_FOUND,
     OK,
@@ -50,20 +47,19 @@ from mmbloom.cli.process import (
     STDOUT_FD,
     StoppedError,
     UsageError,
+    in_rows,
     say,
 )
-from mmbloom.cli.report import STDIN, Tallies, counted, progress_bar
-from mmbloom.errors import InputError
-from mmbloom.filters.bloom import BloomFilter
+from mmbloom.cli.report import Tallies, bytes_at, counted, progress_bar, watched
+from mmbloom.filters.base import Filter
 from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.filters.open import OfBits, open_of_bits
 from mmbloom.filters.open import open as open_filter
 from mmbloom.format.exclusions import write_keys
 from mmbloom.logs.dedup import Discard, Run, Sink, Tally
-from mmbloom.logs.frames import COMPRESSED
 from mmbloom.logs.inputs import Inputs
-from mmbloom.logs.lines import WHOLE_LINES
-from mmbloom.logs.outputs import is_special, open_output, require_apart, require_appendable
+from mmbloom.logs.lines import WHOLE_LINES, Chunk, Found, LineWriter
+from mmbloom.logs.outputs import Place, begin, is_special, open_output, refuse_overlap, shown
 from mmbloom.operations.combine import require_files
 
 
@@ -74,8 +70,8 @@ class FileJob:
     args: argparse.Namespace
     seen: OfBits  # pickled as its path and identity
     inputs: Inputs
-    name: str
-    output: str | None
+    place: Place
+    output: Place
     repeats: str | None
 
     def run(self, tally: Tally) -> None:
@@ -84,90 +80,78 @@ class FileJob:
         The filter is not flushed here: that would put the marks of all processes on the disk while
         the lines of the others are still in memory, and a power cut would lose those lines.
         """
-        with self.seen, self.opened() as run:
-            stopped = mark_lines(run, self.inputs, [(self.name, tally)])
-        if stopped:
-            raise StoppedError(stopped)
+        with self.seen:
+            self.mark([(self.place, tally)])
 
-    @contextmanager
-    def opened(self) -> Iterator[Run]:
-        """Open the output, and that of what is not printed; both are on the disk in the end."""
+    def mark(
+        self,
+        tallies: Tallies,
+        sizes: Iterable[int | None] = repeat(None),
+        through: Callable[[Sink], Sink] = lambda sink: sink,
+    ) -> None:
+        """Mark the lines of inputs, and write them `through` a sink to the output.
+
+        The output, and that of what is not printed, are on the disk when this returns.
+        """
         opened = partial(
             open_output,
             terminator=self.inputs.terminator,
             delimiter=self.inputs.delimiter,
             durable=self.args.durable,
         )
-        wait = partial(Patiently, self.seen.path, timeout=self.args.lock_timeout)
+        wait = partial(patiently, self.seen.path, timeout=self.args.lock_timeout)
         with (
             nullcontext() if self.repeats is None else opened(self.repeats) as rest,
             opened(self.output) as writer,
         ):
-            yield Run(self.seen, writer, rest, self.args.repeated, wait)
-
-
-def _require_use(seen: OfBits) -> None:
-    """Stop before the first line at a file that takes every other new line for seen.
-
-    Else a file whose bits are all set would drop each line, and meet no new one to stop at.
-    """
-    if isinstance(seen, BloomFilter) and (fill := fill_of_file(seen)).is_useless:
-        raise StoppedError(f"{seen.path}: is full: it {fill}; nothing was read")
-
-
-def _to_go_on(seen: OfBits) -> str:
-    """Return what to do about a full filter, and which share of new lines it drops."""
-    if not isinstance(seen, BloomFilter):
-        return "wait for the next period, or make a folder with more keys a period"
-    from mmbloom.filters.grow import why_not  # noqa: PLC0415  to be needed by few runs
-
-    fill = fill_of_file(seen)
-    reason = why_not(seen.params, fill)
-    to_do = f"mmbloom grow {seen.path} makes room: then run the same command again"
-    if reason:
-        to_do = f"it cannot grow: {reason}"
-    if fill.is_past and not fill.is_useless:  # since a run that went on
-        return f"{fill.taken('lines')}, as it is past its plan already; {to_do}"
-    return to_do
+            run = Run(self.seen, through(writer), rest, self.args.repeated, wait)
+            stopped = mark_lines(run, self.inputs, tallies, sizes)
+        if stopped:
+            raise StoppedError(stopped)
 
 
 def dedup(args: argparse.Namespace) -> int:
     """Run the command."""
     started = time.perf_counter()
     _refuse_contradictions(args)
-    inputs, names = inputs_of(args), input_names(args.inputs)
-    outputs = _outputs(args, names, args.output_dir)
-    repeats = _outputs(args, names, args.repeats_to) if outputs else [args.repeats_to]
-    check_lines(inputs, names)
-    _prepare(args, names, outputs or [args.output], repeats)
-    on_full, stopped = "raise" if args.when_full == "stop" else "warn", None
-    tallies = [(name, Tally()) for name in names]
+    inputs, places = inputs_of(args), places_of(args.inputs)
+    refuse_folder(args, places)
+    outputs: list[Place] = [STDOUT_FD if args.output is None else args.output]
+    repeats = [args.repeats_to]
+    if args.output_dir is not None:
+        each_in = partial(one_each, args.inputs, relative=args.relative)
+        outputs, repeats = [*each_in(args.output_dir)], [None] * len(places)
+        if args.repeats_to is not None:
+            repeats = each_in(args.repeats_to)
+    check_lines(inputs, places)
+    check_outputs(args, places, outputs, [path for path in repeats if path is not None])
+    stopped = None
+    tallies = [(place, Tally()) for place in places]
     with (
-        copied(args) if args.dry_run else nullcontext(args) as opened,
-        open_or_create(opened, open_of_bits, on_full=on_full) as seen,
-        in_use(args, seen, inputs.keys),
+        filters.copied(args) if args.dry_run else nullcontext(args) as opened,
+        filters.open_or_create(opened, open_of_bits) as seen,
+        filters.in_use(args, seen, inputs.keys),
     ):
         with counted(args, tallies, seen, started):
             try:
-                if args.when_full == "stop":
-                    _require_use(seen)
+                filters.require_use(args, seen)
                 job = partial(FileJob, args, seen, inputs)
-                if outputs:
-                    works = zip(names, outputs, repeats, strict=True)
-                    _to_folder([job(*work) for work in works], tallies)
+                if args.output_dir is None:
+                    _to_one(job("", outputs[0], repeats[0]), tallies)
                 else:
-                    _to_one(job("", args.output, args.repeats_to), tallies)
+                    _to_folder([*map(job, places, outputs, repeats)], tallies)
             except StoppedError as error:
                 stopped = error
-            to = outputs or [args.output]
-            if args.durable or not any(path is None or is_special(path) for path in to):
+            if args.durable or not (STDOUT_FD in outputs or any(map(is_special, outputs))):
                 # The only flush of a run, when every output of every process is closed and on the
                 # disk. Whether the lines of a plain stdout or a pipe are cannot be known: their
                 # marks are left to the system.
                 seen.flush()
         if stopped is not None:
             dry = "nothing is marked, as this is a dry run; a run would end so: "
-            to_do = f"with room for all: {NOT_TO_REPEAT}" if args.repeated else _to_go_on(seen)
+            to_do = (
+                f"with room for all: {NOT_TO_REPEAT}" if args.repeated else filters.to_go_on(seen)
+            )
             raise StoppedError(
                 f"{dry * args.dry_run}{stopped}; {to_do}; or go on with "
                 "--when-full warn, which drops more and more new lines as seen"
@@ -198,153 +182,66 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         )
 
 
-def _outputs(args: argparse.Namespace, names: list[str], into: str | None) -> Sequence[str | None]:
-    """Return the output of each input in a folder; [] without --output-dir."""
-    if args.output_dir is None:
-        if args.jobs > 1:
-            raise UsageError(
-                "-j N writes one output per input: give the folder with --output-dir DIR"
-            )
-        if args.relative:
-            raise UsageError("--relative is for outputs in a folder: give it with --output-dir DIR")
-        return []
-    if args.output is not None:
-        raise UsageError("-o OUTPUT and --output-dir DIR cannot be combined")
-    if args.count or args.unique:
-        raise UsageError("-c and -u count the lines of all inputs: give one output, -o OUTPUT")
-    if STDIN in names:
-        raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
-    return [None] * len(names) if into is None else _one_each(names, into, relative=args.relative)
-
-
-def _one_each(names: list[str], into: str, *, relative: bool) -> list[str]:
-    """Return an output in a folder for each input; refuse two inputs of one output."""
-    by_output: dict[str, str] = {}
-    for name in names:
-        stem, suffix = os.path.splitext(os.path.basename(name))
-        base = stem if suffix.lower() in COMPRESSED else stem + suffix
-        folder = _folder_of(name) if relative else ""
-        if folder.split("/")[0] == "..":
-            raise UsageError(
-                f"{name}: --relative keeps no folder above this one: give its full path"
-            )
-        output = os.path.join(into, folder, base)
-        if (other := by_output.get(output)) is not None:
-            advice = "--relative keeps their folders"
-            if relative or _folder_of(name) == _folder_of(other):
-                advice = "give one of them to another run, with another folder"
-            raise UsageError(f"{name} and {other} would both be written to {output}: {advice}")
-        by_output[output] = name
-    return list(by_output)
-
-
-def _folder_of(name: str) -> str:
-    """Return the folder of an input as typed, for one below that of the outputs."""
-    folder = os.path.normpath(os.path.dirname(name)).lstrip("/")
-    return "" if folder == "." else folder
-
-
-def _prepare(
-    args: argparse.Namespace,
-    names: list[str],
-    outputs: Sequence[str | None],
-    repeats: Sequence[str | None],
-) -> None:
-    """Refuse what cannot be written: before gigabytes are reserved in vain."""
-    others = [output for output in repeats if output is not None]
-    for output in [*outputs, *others]:
-        refuse_overlap(output, names, args.file)
-        if args.durable:
-            require_durable(output)
-    require_apart([STDOUT_FD if path is None else path for path in outputs], others)
-    for output in filter(None, [*outputs, *others]):
-        if args.output_dir is None:
-            require_folder(output)
-        else:
-            make_folder(os.path.dirname(output))
-        require_appendable(output)
-    require_stats(args, names, [*outputs, *repeats])
-
-
 def _to_folder(jobs: Sequence[FileJob], tallies: Tallies) -> None:
-    names, args = [job.name for job in jobs], jobs[0].args
-    sizes = [os.path.getsize(name) for name in names]
-    with progress_bar(args, names, printing=False) as bar:
+    places, args = [job.place for job in jobs], jobs[0].args
+    sizes = [os.path.getsize(place) for place in places]
+    with progress_bar(args, places, printing=False) as progress:
         # With multiprocessing, which a run in one process does not wait for.
-        workers: Any = import_module("mmbloom.cli.workers")
+        from mmbloom.cli.workers import run_jobs  # noqa: PLC0415
+
         counts = [tally for _, tally in tallies]
-        workers.run_jobs(jobs, args.jobs, counts, lambda done: bar.update(sizes[done]))
+        run_jobs(jobs, args.jobs, counts, lambda done: progress(sizes[done]))
 
 
 def _to_one(job: FileJob, tallies: Tallies) -> None:
-    args, inputs, names = job.args, job.inputs, [name for name, _ in tallies]
-    counting, sizes = None, list[int]()
+    args, inputs, places = job.args, job.inputs, [place for place, _ in tallies]
+    work = partial(job.mark, tallies)
     if args.count or args.unique:
-        counting = _Counting(args, inputs)
-        with progress_bar(args, names, printing=False) as inputs.progress:
-            sizes = [counting.count(name) for name in names]
-    with (
-        progress_bar(args, names, printing=args.output is None) as inputs.progress,
-        job.opened() as run,
-        nullcontext(run.sink) if counting is None else counting.before(run.sink) as run.sink,
-    ):
-        stopped = mark_lines(run, inputs, tallies, sizes or repeat(None))
-    if stopped:
-        raise StoppedError(stopped)
+        with progress_bar(args, places, printing=False) as inputs.progress:
+            work = partial(work, *_counted(args, inputs, places))
+    with progress_bar(args, places, printing=job.output == STDOUT_FD) as inputs.progress:
+        work()
 
 
-class _Counting:
-    """How often each line occurs in all inputs, which are read for that before one is printed."""
+def _counted(
+    args: argparse.Namespace, inputs: Inputs, places: list[Place]
+) -> tuple[list[int], Callable[[Sink], Sink]]:
+    """Count the lines of inputs, before one is printed; return bytes of each, and a sink."""
+    from mmbloom.logs.counts import CountedWriter, LineCounts, OnceWriter  # noqa: PLC0415  few
 
-    def __init__(self, args: argparse.Namespace, inputs: Inputs) -> None:
-        from mmbloom.logs.counts import LineCounts  # noqa: PLC0415  few runs count
-
-        self._args, self._inputs, self._counts = args, inputs, LineCounts(inputs.keys)
-
-    def count(self, name: str) -> int:
-        """Count the lines of an input; return how many bytes that are."""
-        begin, size = keep_stdin() if name == STDIN else 0, 0
-        with open_lines(self._inputs, name) as lines:
+    counts, sizes = LineCounts(inputs.keys), list[int]()
+    for place in places:
+        begin = keep_stdin() if place == STDIN_FD else 0
+        with open_lines(inputs, place) as lines:
+            sizes.append(0)
             for chunk in lines.chunks:
-                self._counts.add(chunk)
-                size += chunk.num_bytes
-        if name == STDIN:
+                counts.add(chunk)
+                sizes[-1] += chunk.num_bytes
+        if place == STDIN_FD:
             os.lseek(STDIN_FD, begin, os.SEEK_SET)
-        return size
 
-    @contextmanager
-    def before(self, writer: Sink) -> Iterator[Sink]:
-        """Yield what writes the number before each line, or leaves out what comes again."""
-        from mmbloom.logs.counts import CountedWriter, NotCountedError, OnceWriter  # noqa: PLC0415
+    def through(sink: Sink) -> Sink:
+        sink = CountedWriter(sink, counts, inputs.terminator) if args.count else sink
+        return OnceWriter(sink, counts, inputs.terminator) if args.unique else sink
 
-        try:
-            if self._args.count:
-                writer = CountedWriter(writer, self._counts, self._inputs.terminator)
-            if self._args.unique:
-                writer = OnceWriter(writer, self._counts, self._inputs.terminator)
-            yield writer
-        except NotCountedError:
-            raise InputError(
-                "an input has changed between counting and printing: what is printed is marked; "
-                "run it again on a copy of the inputs"
-            ) from None
+    return sizes, through
 
 
 def add(args: argparse.Namespace) -> int:
     """Run the command; the filter is on the disk when this returns."""
     started = time.perf_counter()
-    inputs, names = inputs_of(args), input_names(args.inputs)
-    check_lines(inputs, names)
-    require_stats(args, names, [])
-    tallies = [(name, Tally()) for name in names]
+    inputs, places = inputs_of(args), places_of(args.inputs)
+    check_lines(inputs, places)
+    require_stats(args, places)
+    tallies = [(place, Tally()) for place in places]
     # A counting filter counts every line, repeats too: `remove` takes out one copy a line.
     with (
-        open_or_create(args, open_filter) as seen,
-        in_use(args, seen, inputs.keys),
+        filters.open_or_create(args, open_filter) as seen,
+        filters.in_use(args, seen, inputs.keys),
         counted(args, tallies, seen, started),
     ):
-        run = Run(seen, Discard(), wait=partial(Patiently, seen.path, timeout=args.lock_timeout))
-        with progress_bar(args, names, printing=False) as inputs.progress:
+        run = Run(seen, Discard(), wait=partial(patiently, seen.path, timeout=args.lock_timeout))
+        with progress_bar(args, places, printing=False) as inputs.progress:
             if stopped := mark_lines(run, inputs, tallies):
                 raise StoppedError(stopped)
         seen.flush()
@@ -359,22 +256,148 @@ def remove(args: argparse.Namespace) -> int:
 
     The change is on the disk when this returns.
     """
-    inputs, names, removed = inputs_of(args), input_names(args.inputs), 0
-    check_lines(inputs, names)
-    refuse_overlap(None, names, args.file)
+    inputs, places, removed = inputs_of(args), places_of(args.inputs), 0
+    check_lines(inputs, places)
+    refuse_overlap(STDOUT_FD, places, args.file)
     require_files([absolute(args.file)], _WHY_FILES)
     with (
-        CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
-        in_use(args, seen, inputs.keys),
-        progress_bar(args, names, printing=False) as inputs.progress,
+        CountingBloomFilter.open(args.file, **filters.writing_options(args)) as seen,
+        filters.in_use(args, seen, inputs.keys),
+        progress_bar(args, places, printing=False) as inputs.progress,
     ):
-        for name in names:
-            with open_lines(inputs, name) as lines:
+        for place in places:
+            with open_lines(inputs, place) as lines:
                 for _, found in lines.found():
-                    with Patiently(seen.path, seen.locked, args.lock_timeout):
+                    with patiently(seen.path, seen.locked, args.lock_timeout):
                         removed += int(np.count_nonzero(seen.remove_many(found.keys)))
         seen.flush()
     return OK if removed else NOTHING_FOUND
+
+
+def check(args: argparse.Namespace) -> int:
+    """Run the command; return 0 if a line was found, 1 if none was."""
+    inputs, places = inputs_of(args), places_of(args.inputs)
+    end = inputs.terminator
+    if args.csv and args.with_name and not args.count:
+        raise UsageError("-H writes a name before each row, which is a field of no column: not CSV")
+    check_lines(inputs, places)
+    refuse_overlap(STDOUT_FD, places, args.file)
+    counts: list[int] = []
+    with (
+        open_filter(args.file, "r") as seen,
+        open_output(STDOUT_FD, end, delimiter=inputs.delimiter) as writer,
+    ):
+        with (
+            filters.in_use(args, seen, inputs.keys),
+            progress_bar(args, places, printing=not args.count) as inputs.progress,
+        ):
+            for place in places:
+                counts.append(_look_up(args, seen, inputs, place, writer))
+                if args.quiet and counts[-1]:
+                    return OK
+        if args.count:
+            each = zip(map(_prefix, places), counts, strict=True)
+            for prefix, count in each if args.with_name else [(b"", sum(counts))]:
+                line = b"%b%d%b" % (prefix, count, end)
+                writer.write(np.frombuffer(line, np.uint8), terminated=True)
+    return OK if any(counts) else NOTHING_FOUND
+
+
+def _look_up(
+    args: argparse.Namespace, seen: Filter, inputs: Inputs, place: Place, writer: LineWriter
+) -> int:
+    """Print the lines of one input that are asked for; return their number, with -q 1 or more."""
+    number = 0
+
+    def look(chunk: Chunk, found: Found) -> tuple[Chunk, Bools]:
+        return chunk, found.of_lines(found.known(seen) != args.invert_match)
+
+    with (
+        open_lines(inputs, place) as lines,
+        closing(ReadAhead(starmap(look, lines.found()))) as looked_at,
+    ):
+        if lines.head and not (args.quiet or args.count):
+            begin(writer, lines.head, lines.name)
+        for chunk, wanted in looked_at:
+            number += int(np.count_nonzero(wanted))
+            if args.quiet and number:
+                break
+            if not (args.quiet or args.count):
+                printed = chunk.where(wanted)
+                if args.with_name:
+                    printed = _prefixed(printed, _prefix(place), inputs.terminator)
+                writer.write(printed, terminated=chunk.terminated)
+    return number
+
+
+def _prefix(place: Place) -> bytes:
+    return os.fsencode(shown(place)) + b":"
+
+
+def _prefixed(lines: Octets, prefix: bytes, end: bytes) -> Octets:
+    """Put the name of their input before each of some lines, which end as those of a chunk do."""
+    whole = lines.tobytes()
+    parts = whole.removesuffix(end).split(end) if whole else []
+    named = end.join(prefix + part for part in parts)
+    return np.frombuffer(named + end * whole.endswith(end), np.uint8)
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Run the command; return 0 if the filter is sound, 1 if not."""
+    places = places_of(args.keys) if args.keys else []
+    inputs = inputs_of(args)
+    check_lines(inputs, places)  # before a large filter is read
+    refuse_overlap(STDOUT_FD, places, args.file)
+    from mmbloom.operations.check import verify_batches  # noqa: PLC0415  for this alone
+
+    with watched(
+        args, "rchar", partial(bytes_at, args.file)
+    ) as end:  # of the array, which comes first
+        found = verify_batches(args.file, _batches(args, inputs, places, end))
+    print(json.dumps(found.as_dict()) if args.json else _verified(found))
+    return OK if found.ok else NOT_SOUND
+
+
+def _batches(
+    args: argparse.Namespace, inputs: Inputs, places: list[Place], before: Callable[[], None]
+) -> Iterator[Batch]:
+    if not places:
+        return
+    before()
+    with open_filter(args.file, "r") as seen:
+        filters.say_of_another_rule(seen, inputs.keys)
+    with progress_bar(args, places, printing=False) as inputs.progress:
+        for place in places:
+            with open_lines(inputs, place) as lines:
+                for _, found in lines.found():
+                    yield coerce(found.keys)
+
+
+def _verified(found: mmbloom.Verification) -> str:
+    rows, of_folder = [("path", found.path)], bool(found.files)
+    if of_folder:
+        rows.append(("files", f"{len(found.files)}, {found.kind}, oldest first"))
+    for file in found.files:
+        name, seal = os.path.basename(file.path), " sealed," if file.sealed_segments else ""
+        filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
+        rows.append(("", f"{name}:{seal} {file.file_bytes:,} bytes, {filled}"))
+    asked, noun = ("headers ask", "bits") if of_folder else ("header asks", found.kind)
+    compared = found.sealed_segments
+    rows += [
+        ("size", f"{found.file_bytes:,} bytes, as the {asked} for"),
+        ("holes", f"{found.bytes_not_reserved:,} bytes"),
+        ("seal", f"{compared:,} MiB compared" if compared else "none to compare"),
+        (f"{noun} set", f"{found.positions_set:,}, counted; fill ratio {found.fill_ratio:.4f}"),
+        ("holds about", f"{found.approx_count:,} keys, planned for {found.capacity:,}"),
+        ("error rate now", f"{found.current_error_rate:.3g}, planned {found.error_rate:g}"),
+    ]
+    if found.keys_checked:
+        rows.append(("keys", f"{found.keys_checked:,} looked up, {found.keys_missing:,} missing"))
+    rows += [("note", note) for note in found.notes]
+    rows += [("PROBLEM", problem) for problem in found.problems]
+    sound = "sound, but past its plan" if found.past_plan else "sound"
+    rows.append(("verdict", sound if found.ok else "not sound"))
+    return in_rows(rows)
 
 
 def exclude(args: argparse.Namespace) -> int:
@@ -390,7 +413,7 @@ def exclude(args: argparse.Namespace) -> int:
         raise UsageError("a KEY is a whole key: options that choose a part are for lines of stdin")
     with open_filter(args.file) as seen, _keys(args, inputs) as keys:
         if chosen.rule != WHOLE_LINES:
-            say_of_another_rule(seen, chosen)
+            filters.say_of_another_rule(seen, chosen)
         elif _is_of_several(rule := seen.key_rule or ""):
             say(
                 f'warning: {seen.path}: was filled by "{rule}", and a key of several parts cannot '
@@ -398,7 +421,7 @@ def exclude(args: argparse.Namespace) -> int:
             )
         exclusions = seen.exclusions
         changed = exclusions.update(keys) if args.add else exclusions.difference_update(keys)
-        say_if_past_plan(args.file, seen)
+        filters.say_if_past_plan(args.file, seen)
     return OK if args.add or changed else NOTHING_FOUND
 
 
@@ -415,10 +438,10 @@ def _is_of_several(rule: str) -> bool:
 
 
 def _print_all(file: str) -> int:
-    with open_filter(file, "r") as seen, open_output(None, b"\n") as writer:
+    with open_filter(file, "r") as seen, open_output(STDOUT_FD, b"\n") as writer:
         written = write_keys(seen.exclusions)
         writer.write(np.frombuffer(written, np.uint8), terminated=True)
-        say_if_past_plan(file, seen)
+        filters.say_if_past_plan(file, seen)
     return OK if written else NOTHING_FOUND
 
 
@@ -428,7 +451,7 @@ def _keys(args: argparse.Namespace, inputs: Inputs) -> Iterator[Iterable[bytes]]
         yield map(os.fsencode, args.keys)  # the bytes as typed
         return
     say_what_is_read("keys, one a line,", "keys come after the filter")
-    with open_lines(inputs, STDIN) as lines:
+    with open_lines(inputs, STDIN_FD) as lines:
         # Of a last line without its newline both keys, as by either it would be known.
         batches = (
             coerce(of_line)

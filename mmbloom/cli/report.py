@@ -14,33 +14,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import mmbloom
 from mmbloom._system import extras
 from mmbloom._system.threads import start
-from mmbloom.cli.process import STDERR_FD, STDOUT_FD, say
+from mmbloom.cli.process import STDERR_FD, STDIN_FD, STDOUT_FD, say
 from mmbloom.errors import InputError
 
 if TYPE_CHECKING:  # a command that does not have them need not import them
     from mmbloom.filters.base import Filter
-    from mmbloom.filters.folder import FolderInfo
-    from mmbloom.filters.info import FilterInfo
     from mmbloom.logs.dedup import Tally
+    from mmbloom.logs.outputs import Place
 
-STDIN = "-"  # the name of an input
-Tallies: TypeAlias = "Sequence[tuple[str, Tally]]"
-"""The name of each input, and what went through of it."""
-
-
-class _NoBar:
-    """A replacement for the progress bar where none is wanted."""
-
-    def update(self, amount: int) -> None:
-        """Do nothing."""
-
-
-NO_BAR = _NoBar()
+Tallies: TypeAlias = "Sequence[tuple[Place, Tally]]"
+"""The place of each input, and what went through of it."""
 
 
 class _Screen:
@@ -81,26 +69,33 @@ def _drawn(total: int | None, **options: Any) -> Any:
 
 
 @contextmanager
-def progress_bar(args: argparse.Namespace, names: list[str], *, printing: bool) -> Iterator[Any]:
+def progress_bar(
+    args: argparse.Namespace, places: Sequence[Place], *, printing: bool
+) -> Iterator[Callable[[int], object]]:
     """Show how much of the inputs is read; by default on a terminal with tqdm installed.
 
     Parameters
     ----------
     args : argparse.Namespace
         Has --progress, if it was given.
-    names : list of str
+    places : sequence of str or int
         The inputs.
     printing : bool
         Whether lines are printed to stdout meanwhile.
+
+    Yields
+    ------
+    callable
+        Is called with a number of bytes that were read.
     """
     if not _bar_wanted(args, printing=printing):
-        yield NO_BAR
+        yield lambda _: None
         return
     total = 0
     with suppress(OSError):
-        total = sum(os.path.getsize(name) for name in names if name != STDIN)
+        total = sum(os.path.getsize(place) for place in places if place != STDIN_FD)
     with _drawn(total or None) as bar:
-        yield bar
+        yield bar.update
 
 
 SILENT_SECONDS = 1.0  # what takes no longer has no bar
@@ -166,7 +161,7 @@ def _octets(direction: Direction) -> int | None:
     return None
 
 
-def bytes_of(path: str) -> int | None:
+def bytes_at(path: str) -> int | None:
     """Size of a filter: of a file, or of all files of a folder; None if it cannot be told."""
     with suppress(OSError):
         if not os.path.isdir(path):
@@ -205,7 +200,9 @@ def _write_stats(args: argparse.Namespace, tallies: Tallies, seen: Filter, start
     seconds, info = round(time.perf_counter() - started, 3), seen.info()
     of_filter = ("capacity", "approx_count", "current_error_rate", "past_plan")
     figures = _total(tallies) | {name: getattr(info, name) for name in of_filter}
-    inputs = [{"input": name} | asdict(tally) for name, tally in tallies]
+    inputs = [
+        {"input": "-" if place == STDIN_FD else place} | asdict(tally) for place, tally in tallies
+    ]
     text = json.dumps({**figures, "seconds": seconds, "inputs": inputs}) + "\n"
     for place in (*[STDERR_FD] * args.stats, *args.stats_to):
         try:
@@ -228,8 +225,8 @@ def told(args: argparse.Namespace, path: str, size: Callable[[], int | None]) ->
     with watched(args, "wchar", size):
         yield
     if _for_people(args):
-        with import_module("mmbloom.filters.open").open(path, "r") as made:
-            info: FilterInfo | FolderInfo = made.info()
+        with mmbloom.open(path, "r") as made:
+            info = made.info()
         keys = f"for {info.capacity:,} keys, {_full(info)}"
         say(f"made {path}: {size_of(info.file_bytes)}, {keys}; {_seconds_since(started)}")
 
@@ -238,7 +235,7 @@ def _seconds_since(started: float) -> str:
     return f"{time.perf_counter() - started:.1f} s"
 
 
-def _full(info: FilterInfo | FolderInfo) -> str:
+def _full(info: mmbloom.FilterInfo | mmbloom.FolderInfo) -> str:
     """Return how much of the plan is used.
 
     Examples

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -15,21 +15,16 @@ from typing import Any
 import mmbloom
 from mmbloom._engine import engine
 from mmbloom._system.typing import Layout
-from mmbloom.cli.filters import fill_of
-from mmbloom.cli.options import error_rate
+from mmbloom.cli.filters import error_rate, fill_of
 from mmbloom.cli.process import NOT_ALIKE, OK, TOO_FULL, UsageError, in_rows, say, terminal_columns
 from mmbloom.errors import IncompatibleFiltersError
-from mmbloom.filters.folder import FolderInfo
-from mmbloom.filters.info import FilterInfo
+from mmbloom.filters.info import FilterInfo, FolderInfo
 from mmbloom.format.header import HEADER_BYTES
-from mmbloom.sizing.params import HASHES, FilterParams, KeyHash
-from mmbloom.sizing.planning import best_practice, best_practice_table
-from mmbloom.sizing.planning import plan as plan_for
+from mmbloom.sizing import best_practice, best_practice_table
+from mmbloom.sizing import plan as plan_for
+from mmbloom.sizing.params import HASHES, KeyHash
 
 WIDTH = 40
-
-
-_BLOCKS, _PLAIN = "█░", "#-"
 
 
 def bar(share: float, encoding: str, width: int = WIDTH) -> str:
@@ -43,15 +38,12 @@ def bar(share: float, encoding: str, width: int = WIDTH) -> str:
     '██████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░'
     """
     filled = min(max(round(width * share), share > 0), width - (share < 1))
+    drawn = "█" * filled + "░" * (width - filled)
     try:
-        _BLOCKS.encode(encoding)
+        drawn.encode(encoding)
     except (UnicodeEncodeError, LookupError):
-        return f"[{_drawn(filled, width, _PLAIN)}]"
-    return _drawn(filled, width, _BLOCKS)
-
-
-def _drawn(filled: int, width: int, characters: str) -> str:
-    return characters[0] * filled + characters[1] * (width - filled)
+        return f"[{drawn.replace('█', '#').replace('░', '-')}]"
+    return drawn
 
 
 _LEAST_AGE = 60.0  # seconds; a younger filter allows no forecast
@@ -97,9 +89,21 @@ def info(args: argparse.Namespace) -> int:
         if args.recount:
             seen.recount()
         info = seen.info()
+    chosen, key = _hash_of(info), None
     # Not unless asked for: what is printed ends up in logs, and in reports to others.
-    key = _key_of(info) if args.show_key else None
-    print(_info_as_json(info, key) if args.json else _info(info, key))
+    if args.show_key and HASHES[chosen.name].secret:
+        key = f"0x{chosen.seed:0{HASHES[chosen.name].seed_bits // 4}x}"
+    if args.json:
+        record: dict[str, Any] = {**info.as_dict(), "engine": engine}
+        for each in (record, *record.get("files", ())) if key else ():
+            each.get("settings", each)["seed"] = key
+        print(json.dumps(record))
+    else:
+        rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
+        rows.insert(2, ("hash", f"{chosen.name}, seed {key or chosen.spelled_seed}"))
+        rows.append(("engine", f"{engine} (of this installation, not of the file)"))
+        width = max(15, *(len(name) for name, _ in rows))  # files of folders have longer names
+        print(in_rows([row for row in rows if row[1]], width))
     if args.fail_above is not None and (full := _fullest(info)):
         used = full.approx_count / full.capacity
         if used > args.fail_above:
@@ -117,12 +121,6 @@ def _fullest(info: FilterInfo | FolderInfo) -> FilterInfo | None:
     return max(files, key=lambda file: file.approx_count / file.capacity, default=None)
 
 
-def _key_of(info: FilterInfo | FolderInfo) -> str | None:
-    name, seed = _hash_of(info)
-    digits = HASHES[name].seed_bits // 4
-    return f"0x{seed:0{digits}x}" if HASHES[name].secret else None
-
-
 def _hash_of(info: FilterInfo | FolderInfo) -> KeyHash:
     if isinstance(info, FilterInfo):
         return KeyHash(info.hash, info.seed)
@@ -131,80 +129,61 @@ def _hash_of(info: FilterInfo | FolderInfo) -> KeyHash:
     return KeyHash(name, seed)
 
 
-def _info_as_json(info: FilterInfo | FolderInfo, key: str | None) -> str:
-    record: dict[str, Any] = {**info.as_dict(), "engine": engine}
-    if key is not None:
-        for each in (record, *record.get("files", ())):
-            each.get("settings", each)["seed"] = key
-    return json.dumps(record)
-
-
-def _info(info: FilterInfo | FolderInfo, key: str | None) -> str:
-    rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
-    chosen = _hash_of(info)
-    rows.insert(2, ("hash", f"{chosen.name}, seed {key or chosen.spelled_seed}"))
-    rows.append(("engine", f"{engine} (of this installation, not of the file)"))
-    width = max(15, *(len(name) for name, _ in rows))  # the files of a folder have longer names
-    return in_rows([row for row in rows if row[1]], width)
-
-
 def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
-    rows = [
+    several = f" in {info.blocks_per_key} blocks of a page" * (info.blocks_per_key > 1)
+    return [
         ("path", info.path),
-        ("layout", f"{info.layout}, {info.num_hashes} hashes{_blocks(info)}"),
+        ("layout", f"{info.layout}, {info.num_hashes} hashes{several}"),
         ("size", f"{info.file_bytes:,} bytes, {info.num_bits:,} {info.kind}"),
-        ("sealed", "read-only for ever" if info.sealed else ""),
-        ("resident", "in shared memory; the file is as last flushed" if info.resident else ""),
+        ("sealed", "read-only for ever" * info.sealed),
+        ("resident", "in shared memory; the file is as last flushed" * info.resident),
         ("planned for", f"{info.capacity:,} keys at an error rate of {info.error_rate:g}"),
-        ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
-        ("fill ratio", f"{info.fill_ratio:.4f} {_fill_bar(info.fill_ratio)}"),
-        ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
+        *_held(info),
         ("exclusions", _exclusions(info)),
         ("key rule", info.key_rule or ""),
         ("capacity", when_full(info, time.time_ns())),
         ("created", _time(info.created_ns)),
         ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
         ("uuid", info.uuid),
+        ("note", _unfinished(info.unfinished_batches)),
     ]
-    return [*rows, ("note", _unfinished(info.unfinished_batches))]
 
 
 def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
-    sealed = any(file.sealed for file in info.files)
-    rows = [
+    gone = f", and {info.past_files} past their time, to go with the next period"
+    past = sum(file.past_plan for file in info.files)
+    passed = f"of {past} of {len(info.files)} files is passed: {fill_of(info).taken('lines')}"
+    each = [
+        (
+            os.path.basename(file.path),
+            f"about {file.approx_count:,} of {file.capacity:,} keys, made {_time(file.created_ns)}",
+        )
+        for file in info.files
+    ]
+    return [
         ("path", info.path),
         ("kind", f"{info.kind}: {_plan(info)}"),
-        ("files", f"{len(info.files)}{_past(info)}"),
+        ("files", f"{len(info.files)}{gone * bool(info.past_files)}"),
         ("size", f"{info.file_bytes:,} bytes"),
-        ("sealed", "read-only for ever" if sealed else ""),
-        ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
-        ("fill ratio", f"{info.fill_ratio:.4f} {_fill_bar(info.fill_ratio)}"),
-        ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
-        ("capacity", _passed(info)),
+        ("sealed", "read-only for ever" * any(file.sealed for file in info.files)),
+        *_held(info),
+        ("capacity", passed * bool(past)),
         ("exclusions", _exclusions(info)),
         ("key rule", info.key_rule or ""),
         ("uuid", info.uuid),
+        *each,
+        ("note", _unfinished(sum(file.unfinished_batches for file in info.files))),
     ]
-    for file in info.files:
-        filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
-        rows.append((os.path.basename(file.path), f"{filled}, made {_time(file.created_ns)}"))
-    return [*rows, ("note", _unfinished(sum(file.unfinished_batches for file in info.files)))]
 
 
-def _blocks(info: FilterInfo) -> str:
-    several = f" in {info.blocks_per_key} blocks of a page"
-    return several if info.blocks_per_key > 1 else ""
-
-
-def _passed(info: FolderInfo) -> str:
-    past = sum(file.past_plan for file in info.files)
-    said = f"of {past} of {len(info.files)} files is passed: {fill_of(info).taken('lines')}"
-    return said if past else ""
-
-
-def _past(info: FolderInfo) -> str:
-    gone = f", and {info.past_files} past their time, to go with the next period"
-    return gone if info.past_files else ""
+def _held(info: FilterInfo | FolderInfo) -> list[tuple[str, str]]:
+    width = min(WIDTH, max(10, (terminal_columns() or 80) - 36))
+    drawn = bar(info.fill_ratio, sys.stdout.encoding or "ascii", width)  # None of one in memory
+    return [
+        ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
+        ("fill ratio", f"{info.fill_ratio:.4f} {drawn}"),
+        ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
+    ]
 
 
 def _unfinished(batches: int) -> str:
@@ -212,7 +191,7 @@ def _unfinished(batches: int) -> str:
         f"{batches} batches begun and not done: writers are at work, or were killed; every key is "
         "safe, the figures may lag: info --recount mends them"
     )
-    return note if batches else ""
+    return note * bool(batches)
 
 
 def _plan(info: FolderInfo) -> str:
@@ -241,47 +220,23 @@ def _exclusions(info: FilterInfo | FolderInfo) -> str:
     return f"{info.exclusions:,} keys, never seen" if info.exclusions else ""
 
 
-def _fill_bar(share: float) -> str:
-    columns = terminal_columns() or 80
-    width = min(WIDTH, max(10, columns - 36))
-    return bar(share, sys.stdout.encoding or "ascii", width)  # None for a stream in memory
-
-
 def _time(nanoseconds: int) -> str:
     return datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat(" ", "seconds")
-
-
-Differences = Mapping[str, tuple[str, str]]
 
 
 def compare(args: argparse.Namespace) -> int:
     """Run the command; return 0 if the filters can be compared, 1 if their parameters differ."""
     found: mmbloom.Similarity | None = None
-    differences: Differences = {}
+    differences: dict[str, tuple[str, str]] = {}
     try:
         found = mmbloom.compare(args.file, args.other)
     except IncompatibleFiltersError as error:
         differences = {name: (here, there) for name, here, there in error.differences}
-    print(
-        _similarity_as_json(found, differences)
-        if args.json
-        else _similarity(args, found, differences)
-    )
-    return OK if found else NOT_ALIKE
-
-
-def _similarity_as_json(found: mmbloom.Similarity | None, differences: Differences) -> str:
-    figures = (
-        asdict(found)
-        if found
-        else dict.fromkeys(field.name for field in fields(mmbloom.Similarity))
-    )
-    return json.dumps({**figures, "differences": differences})
-
-
-def _similarity(
-    args: argparse.Namespace, found: mmbloom.Similarity | None, differences: Differences
-) -> str:
+    if args.json:
+        unknown = dict.fromkeys(field.name for field in fields(mmbloom.Similarity))
+        figures = asdict(found) if found else unknown
+        print(json.dumps({**figures, "differences": differences}))
+        return OK if found else NOT_ALIKE
     rows = [("first", args.file), ("second", args.other)]
     if found:
         rows += [
@@ -294,7 +249,8 @@ def _similarity(
     else:
         rows += [(name, f"{here} and {there}") for name, (here, there) in differences.items()]
         rows.append(("verdict", "cannot be compared: their parameters differ"))
-    return in_rows(rows)
+    print(in_rows(rows))
+    return OK if found else NOT_ALIKE
 
 
 _LAYOUTS: tuple[Layout, ...] = ("blocked", "standard")
@@ -308,87 +264,47 @@ _TABLE_ROWS = 24  # whole bits per key up to an error rate of 1e-5
 
 def plan(args: argparse.Namespace) -> int:
     """Run the command."""
-    try:
-        plans = _plans(args.capacity, error_rate(args))
-        figures = _planned_figures(args.capacity, error_rate(args), plans)
-    except ValueError as error:
-        raise UsageError(str(error)) from error
-    print(json.dumps(figures) if args.json else _planned(figures))
-    return OK
-
-
-def _plans(capacity: int, error_rate: float) -> dict[Layout, FilterParams | ValueError]:
-    """Plan for each layout; a layout that is impossible gives its error."""
-    plans: dict[Layout, FilterParams | ValueError] = {}
-    for layout in _LAYOUTS:
-        try:
-            plans[layout] = plan_for(capacity, error_rate, layout=layout)
-        except ValueError as error:
-            plans[layout] = error
-    if all(isinstance(params, ValueError) for params in plans.values()):
-        raise ValueError(f"no layout can hold {capacity} keys at an error rate of {error_rate:g}")
-    return plans
-
-
-def _planned_figures(
-    capacity: int, error_rate: float, plans: Mapping[Layout, FilterParams | ValueError]
-) -> dict[str, object]:
-    layouts: dict[str, object] = {
-        layout: {"error": str(params)}
-        if isinstance(params, ValueError)
-        else {
-            "bits_per_key": round(params.bits_per_key, 3),
-            "num_hashes": params.num_hashes,
-            "blocks_per_key": params.blocks_per_key,
-            "file_bytes": HEADER_BYTES + params.num_bytes,
-        }
-        for layout, params in plans.items()
-    }
-    return {
-        "capacity": capacity,
-        "error_rate": error_rate,
-        **layouts,
-        "whole_bits": _enough(error_rate),
-        "table": [row._asdict() for row in best_practice_table(_TABLE_ROWS)],
-    }
-
-
-def _enough(error_rate: float) -> dict[str, object] | None:
-    """Find the first sufficient row; None if the rate takes more than 64 hashes."""
-    try:
-        return best_practice(error_rate)._asdict()
-    except ValueError:
-        return None
-
-
-def _planned(figures: dict[str, object]) -> str:
-    capacity, error_rate = figures["capacity"], figures["error_rate"]
-    lines = [
-        f"{capacity:,} keys at an error rate of {error_rate:g}",
-        "",
-        "layout     bits per key  hashes  blocks a key            file size",
-    ]
-    for layout in _LAYOUTS:
-        row = figures[layout]
-        assert isinstance(row, dict)  # noqa: S101  for the type checker
+    capacity, rate = args.capacity, error_rate(args)
+    plans: dict[str, Any] = {one: _planned(capacity, rate, one) for one in _LAYOUTS}
+    if all("error" in of_layout for of_layout in plans.values()):
+        raise UsageError(f"no layout can hold {capacity} keys at an error rate of {rate:g}")
+    whole = None
+    with suppress(ValueError):  # the rate takes more than 64 hashes
+        whole = best_practice(rate)._asdict()
+    if args.json:
+        table = [row._asdict() for row in best_practice_table(_TABLE_ROWS)]
+        planned = {"capacity": capacity, "error_rate": rate}
+        print(json.dumps({**planned, **plans, "whole_bits": whole, "table": table}))
+        return OK
+    print(f"{capacity:,} keys at an error rate of {rate:g}\n")
+    print("layout     bits per key  hashes  blocks a key            file size")
+    for layout, row in plans.items():
         if "error" in row:
-            lines.append(f"{layout:<9} not possible: {row['error']}")
+            print(f"{layout:<9} not possible: {row['error']}")
             continue
         bits, hashes, size = row["bits_per_key"], row["num_hashes"], row["file_bytes"]
         blocks = row["blocks_per_key"] if layout == "blocked" else "-"
-        lines.append(f"{layout:<9} {bits:>13.2f} {hashes:>7} {blocks:>13} {size:>14,} bytes")
-    lines += [
-        "",
-        "whole bits per key (the textbook's: few keys in the standard layout need more):",
-        "bits per key  hashes  error rate",
-    ]
-    whole = figures["whole_bits"]
-    enough = whole["bits_per_key"] if isinstance(whole, dict) else 0
+        print(f"{layout:<9} {bits:>13.2f} {hashes:>7} {blocks:>13} {size:>14,} bytes")
+    print("\nwhole bits per key (the textbook's: few keys in the standard layout need more):")
+    print("bits per key  hashes  error rate")
+    enough = whole["bits_per_key"] if whole else 0
     for best in best_practice_table(max(_TABLE_ROWS, enough + _ROWS_AROUND)):
         if enough and abs(best.bits_per_key - enough) > _ROWS_AROUND:
             continue  # all of them would push the answer out of the window
         mark = "  <- enough" if best.bits_per_key == enough else ""
-        lines.append(
-            f"{best.bits_per_key:>12} {best.num_hashes:>7}  {best.error_rate:>10.3g}{mark}"
-        )
-    return "\n".join(lines)
+        print(f"{best.bits_per_key:>12} {best.num_hashes:>7}  {best.error_rate:>10.3g}{mark}")
+    return OK
+
+
+def _planned(capacity: int, rate: float, layout: Layout) -> dict[str, Any]:
+    """Return the figures of a filter in a layout, or the error of one that cannot be."""
+    try:
+        params = plan_for(capacity, rate, layout=layout)
+    except ValueError as error:
+        return {"error": str(error)}
+    return {
+        "bits_per_key": round(params.bits_per_key, 3),
+        "num_hashes": params.num_hashes,
+        "blocks_per_key": params.blocks_per_key,
+        "file_bytes": HEADER_BYTES + params.num_bytes,
+    }

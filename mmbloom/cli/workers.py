@@ -32,7 +32,7 @@ class Job(Protocol):
 
 
 def run_jobs(
-    jobs: Sequence[Job], processes: int, tallies: Sequence[Tally], done: Callable[[int], None]
+    jobs: Sequence[Job], processes: int, tallies: Sequence[Tally], done: Callable[[int], object]
 ) -> None:
     """Run all jobs in at most `processes` processes; the first error stops all of them.
 

@@ -358,10 +358,10 @@ class _Print(NamedTuple):
     checksum: int  # of their hashes
 
 
-def _cut(keys: Any, partition: int, cutting: _Cutting) -> tuple[_Print, list[HashHalves]]:
-    """Hash the keys of a partition, and group them by slice."""
-    parts, print_ = cutting.parts_of(_listed(keys), partition)
-    return print_, [_small(part, cutting.plan) for part in parts]
+def _cut(keys: Any, partition: int, cutting: _Cutting) -> list[_Print | HashHalves]:
+    """Hash the keys of a partition; return its fingerprint, and the hashes of each slice."""
+    parts, print_ = cutting.parts_of(_as_rows(keys), partition)
+    return [print_, *(_small(part, cutting.plan) for part in parts)]
 
 
 def _small(part: Part, plan: SlicePlan) -> HashHalves:
@@ -374,10 +374,6 @@ def _small(part: Part, plan: SlicePlan) -> HashHalves:
 def _whole(h1: Array[Any], h2: Words) -> HashHalves:
     """Undo `_small`, with zeros for the bits that were dropped."""
     return (h1 if h1.dtype == np.uint64 else h1.astype(np.uint64) << np.uint64(32)), h2
-
-
-def _part_of(cut: tuple[_Print, list[HashHalves]], number: int) -> HashHalves:
-    return cut[1][number]
 
 
 _Answers = list[Octets]  # for each partition, one bit per key
@@ -399,7 +395,7 @@ def _keep(
     rows: Any, partition: int, cutting: _Cutting, had: _Print, answers: list[_Answers]
 ) -> Any:
     """Return the new rows of a partition; the answers are those of its round."""
-    rows = _listed(rows)
+    rows = _as_rows(rows)
     parts, has = cutting.parts_of(cutting.keys_of(rows), partition)
     if has != had:
         found = f"{has.rows} rows now, and had {had.rows}"
@@ -420,7 +416,7 @@ def _noted(rows: Any, partition: int, run: Run) -> Any:
     return rows
 
 
-def _listed(rows: Any) -> Any:
+def _as_rows(rows: Any) -> Any:
     """Return a partition of a bag, which may be an iterator, as a list; others as they are."""
     return rows if hasattr(rows, "dtype") or hasattr(rows, "dtypes") else list(rows)
 
@@ -509,7 +505,7 @@ class _Tasks:
         cut = self._add("cut", (partition,), _cut, TaskRef(key), partition, cutting)
         self._add("print", (partition,), itemgetter(0), cut)
         for number in range(self.slices):
-            self._add("hashes", (partition, number), _part_of, cut, number)
+            self._add("hashes", (partition, number), itemgetter(1 + number), cut)
 
     def _claim(self, slices: Run | _Building, number: int, start: int) -> None:
         stop = min(start + _ROUND, self.partitions)

@@ -19,8 +19,7 @@ from typing import IO, Any, NamedTuple, Self, TypedDict
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._keys.batch import Batch
-from mmbloom._keys.coerce import HashedBatch, coerce
+from mmbloom._keys.coerce import checked_hashes, coerce
 from mmbloom._storage.atomic import OWNER_ONLY, Target
 from mmbloom._storage.build import Builder, new_filter
 from mmbloom._storage.opening import absolute
@@ -280,9 +279,6 @@ class SlicePlan:
         """
         batch = coerce(keys, nulls)
         hashes = batch.hash_all(self.params.key_hash, threads)
-        return self._parts(batch, hashes)
-
-    def _parts(self, batch: Batch, hashes: HashHalves) -> list[Part]:
         starts, rows, (h1, h2) = _engine.partition(*hashes, self.params, self.slices)
         if batch.present is not None:
             rows = np.flatnonzero(batch.present)[rows]
@@ -315,7 +311,7 @@ class SlicePlan:
         return bounds_of(self.params, self.slices, number)
 
 
-def require_of(plan: SlicePlan, header: SliceHeader, path: str) -> None:
+def _require_of(plan: SlicePlan, header: SliceHeader, path: str) -> None:
     """Raise `ParameterMismatchError` or `FormatError` unless the header of a slice fits a plan."""
     for name in (field.name for field in fields(FilterParams)):
         if getattr(header.params, name) != getattr(plan.params, name):
@@ -427,9 +423,7 @@ class Slice:
             If it cannot be read.
         """
         with reading(source) as (file, name, size):
-            header = header_of(file, name, size)
-            if plan is not None:
-                require_of(plan, header, name)
+            header = header_of(_read(file, HEADER_BYTES), size, name, plan)
             body = bytearray()  # grows as bytes come: a false size in the header allocates nothing
             for piece in body_of(file, header, name):
                 body += piece
@@ -517,16 +511,16 @@ class Slice:
 
     def _own(self, h1: Words, h2: Words) -> HashHalves:
         """Return hashes relative to this slice; raise if a key belongs to another slice."""
-        batch = HashedBatch.of(h1, h2)
-        local, foreign = _engine.rebase(batch.h1, self.plan.params, self._first, self._units)
+        h1, h2 = checked_hashes(h1, h2)
+        local, foreign = _engine.rebase(h1, self.plan.params, self._first, self._units)
         if foreign >= 0:
-            one = batch.h1[foreign : foreign + 1]
+            one = h1[foreign : foreign + 1]
             number = int(_engine.slices_of(one, self.plan.params, self.plan.slices)[0])
             raise ValueError(
                 f"key at position {foreign}: belongs to slice {number}, not to {self.number}; "
                 "pass each slice only its own keys, as split by this plan"
             )
-        return local, batch.h2
+        return local, h2
 
     def write(self, path: Path) -> None:
         """Write the slice to a file: it is whole and on the disk, or not there.
@@ -568,11 +562,23 @@ class Slice:
         )
 
 
-def header_of(file: IO[bytes], name: str, size: int | None) -> SliceHeader:
-    """Read and check the header of a slice, and the size of its file where that is known."""
-    header = decode(_read(file, HEADER_BYTES), name)
+def header_of(
+    raw: bytes, size: int | None, name: str, plan: SlicePlan | None = None
+) -> SliceHeader:
+    """Decode the header of a slice; check its plan and its size, where these are known.
+
+    Raises
+    ------
+    FormatError
+        If it is no header of a slice, the file has another size, or the plan has other slices.
+    ParameterMismatchError
+        If the plan is of another filter.
+    """
+    header = decode(raw, name)
     if size is not None:
         require_size(header, size, name)
+    if plan is not None:
+        _require_of(plan, header, name)
     return header
 
 
@@ -691,9 +697,7 @@ def _in_order(plan: SlicePlan, parts: Iterable[AnyPart], destination: str) -> li
     generation: int | None = None
     for part in parts:
         raw, size, name = _head_of(part)
-        header = decode(raw, name)
-        require_size(header, size, name)
-        require_of(plan, header, name)
+        header = header_of(raw, size, name, plan)
         if header.number in found:
             raise FormatError(name, "slice", f"{header.number} once more", "each slice once")
         if generation not in (None, header.generation):
@@ -709,7 +713,7 @@ def _in_order(plan: SlicePlan, parts: Iterable[AnyPart], destination: str) -> li
 def _append(made: Builder, part: AnyPart, expected: SliceHeader) -> int:
     """Append the body of a slice; return how many keys were added to it."""
     with _opened(part) as (file, name, size):
-        if header_of(file, name, size) != expected:
+        if header_of(_read(file, HEADER_BYTES), size, name) != expected:
             raise FileChangedError(name, "replaced by another slice")
         for piece in body_of(file, expected, name):
             made.write(np.frombuffer(piece, "<u8"))

@@ -351,13 +351,13 @@ def _parting(plan: SlicePlan, position: int, nulls: Nulls, carry: bool) -> _Task
         for number, batch in enumerate(batches):
             with in_partition(partition, done):
                 parts = plan.partition(batch.column(position), nulls=nulls)
-            full = [(each, of) for each, of in enumerate(parts) if len(of.rows)]
-            hashes = [np.stack(of[1:]).astype("<u8", copy=False).tobytes() for _, of in full]
-            rows = _packed(batch, [of.rows for _, of in full], carry)
+            some = [(each, of) for each, of in enumerate(parts) if len(of.rows)]
+            hashes = [np.stack(of[1:]).astype("<u8", copy=False).tobytes() for _, of in some]
+            rows = _packed(batch, [of.rows for _, of in some], carry)
             columns = [
-                pa.array([each for each, _ in full], pa.int32()),
-                pa.array([partition] * len(full), pa.int32()),
-                pa.array([number] * len(full), pa.int32()),
+                pa.array([each for each, _ in some], pa.int32()),
+                pa.array([partition] * len(some), pa.int32()),
+                pa.array([number] * len(some), pa.int32()),
                 pa.array(hashes, pa.binary()),
                 pa.array(rows, pa.binary()),
             ]

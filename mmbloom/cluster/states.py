@@ -28,9 +28,9 @@ from typing import Any, TypedDict, Unpack, get_args
 
 from mmbloom._storage.warnings import warn_past_plan
 from mmbloom._system.threads import in_order
-from mmbloom._system.typing import Bools, HashName, OnFull, Path, Words
+from mmbloom._system.typing import Bools, HashName, PastPlan, Path, Words
 from mmbloom.cluster.places import At, Place, place_of
-from mmbloom.cluster.slices import Slice, SlicePlan, assemble, require_of
+from mmbloom.cluster.slices import Slice, SlicePlan, assemble, header_of
 from mmbloom.errors import (
     CommitConflictError,
     FileChangedError,
@@ -39,11 +39,14 @@ from mmbloom.errors import (
     ParameterMismatchError,
 )
 from mmbloom.filters.options import choose_params, not_asked, require_equal
-from mmbloom.format.generations import (
-    MAX_BYTES,
+from mmbloom.format.slices import (
+    HEADER_BYTES,
+    MAX_RECORD_BYTES,
+    NO_RUN,
     Record,
-    decode,
-    encode,
+    SliceHeader,
+    decode_record,
+    encode_record,
     folder_name,
     generation_of_folder,
     generation_of_record,
@@ -51,10 +54,8 @@ from mmbloom.format.generations import (
     record_name,
     slice_name,
 )
-from mmbloom.format.slices import HEADER_BYTES, NO_RUN, SliceHeader, require_size
-from mmbloom.format.slices import decode as decode_slice
+from mmbloom.sizing import Fill
 from mmbloom.sizing.params import FilterParams
-from mmbloom.sizing.planning import Fill
 
 # Records are kept for so many generations: otherwise a driver that stood still within its commit
 # could make a record that was there before, and believe that its run was committed.
@@ -233,7 +234,7 @@ class Generations:
         """The number of committed runs, read now: the newest generation."""
         return self._records.latest().generation
 
-    def begin(self, generation: int | None = None, *, on_full: OnFull = "raise") -> Run:
+    def begin(self, generation: int | None = None, *, on_full: PastPlan = "raise") -> Run:
         """Begin a run that makes a generation.
 
         Parameters
@@ -260,7 +261,7 @@ class Generations:
         FormatError, FileChangedError, OSError
             If the state cannot be read, or another one is in its place.
         """
-        if on_full not in get_args(OnFull):
+        if on_full not in get_args(PastPlan):
             raise ValueError(f"on_full is {on_full!r}, expected 'raise' or 'warn'")
         latest = self._records.latest()
         following = latest.generation + 1
@@ -336,7 +337,7 @@ class Run:
     id: bytes
     base: bytes
     repeats: bool
-    on_full: OnFull
+    on_full: PastPlan
     _records: Records = field(repr=False)
 
     @property
@@ -573,9 +574,7 @@ class Run:
             self._require_current()  # a run that was committed has removed it
             expected = f"slice {number} of generation {self.generation}, which no task wrote"
             raise FormatError(path, "file", "missing", expected) from None
-        header = decode_slice(raw, path)
-        require_size(header, size, path)
-        require_of(self.plan, header, path)
+        header = header_of(raw, size, path, self.plan)
         _require_same(path, header, (number, self.generation, self.id))
         return header.positions_set
 
@@ -725,7 +724,7 @@ class RunOptions(StateOptions, total=False):
         commit, returns the same rows again.
     """
 
-    on_full: OnFull
+    on_full: PastPlan
     generation: int | None
 
 
@@ -733,7 +732,7 @@ def begin_run(
     state: Path,
     choose_slices: Callable[[FilterParams], int],
     *,
-    on_full: OnFull = "raise",
+    on_full: PastPlan = "raise",
     generation: int | None = None,
     **made: Unpack[StateOptions],
 ) -> Run:
@@ -783,7 +782,7 @@ class Records:
 
     def make(self, record: Record) -> None:
         """Make a record; raise `FileExistsError` if it is there."""
-        self.place.create(record_name(record.generation), encode(record))
+        self.place.create(record_name(record.generation), encode_record(record))
 
     def remove(self, generation: int) -> None:
         """Remove the record of a generation."""
@@ -820,5 +819,5 @@ def latest_in(place: Place) -> Record:
 def _read(place: Place, generation: int) -> Record:
     name = record_name(generation)
     with place.open(name) as opened:
-        raw = opened.file.read(MAX_BYTES + 1)
-    return decode(raw, generation, place.name_of(name))
+        raw = opened.file.read(MAX_RECORD_BYTES + 1)
+    return decode_record(raw, generation, place.name_of(name))

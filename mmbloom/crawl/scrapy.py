@@ -10,9 +10,8 @@ Scrapy here too: imports are absolute.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import Self
 
 from mmbloom.errors import FormatError, ParameterMismatchError
@@ -91,9 +90,8 @@ class _FileDupeFilter(RFPDupeFilter):
         OSError
             If the filter cannot be made or opened.
         """
-        open_filter = _opener(self._settings)
         try:
-            self.seen = open_filter()
+            self.seen = _open_filter(self._settings)
         except (FormatError, ParameterMismatchError) as error:
             error.add_note(_OTHERWISE)
             raise
@@ -400,8 +398,8 @@ class ClaimScheduler(Scheduler):
             return super().enqueue_request(request)
 
 
-def _opener(settings: BaseSettings) -> Callable[[], OfBits]:
-    """Read the settings; return a function that opens the filter they describe."""
+def _open_filter(settings: BaseSettings) -> OfBits:
+    """Open the filter that the settings describe."""
     path = _path(settings)
     keep, every = (_duration(settings, name) for name in ("MMBLOOM_KEEP", "MMBLOOM_EVERY"))
     capacity, error_rate = _capacity(settings), _error_rate(settings)
@@ -417,11 +415,15 @@ def _opener(settings: BaseSettings) -> Callable[[], OfBits]:
                     f"{name} applies only when the filter is made, and MMBLOOM_CAPACITY is not "
                     f"set: {_ADVICE}"
                 )
-        return partial(_existing, path)
+        try:
+            return open_of_bits(path)
+        except FileNotFoundError as error:
+            raise ValueError(
+                f"{path} does not exist, and MMBLOOM_CAPACITY is not set: {_ADVICE}"
+            ) from error
     if keep is None:
-        return partial(open_or_create, path, capacity, error_rate)
-    return partial(
-        RotatingFilter.create,
+        return open_or_create(path, capacity, error_rate)
+    return RotatingFilter.create(
         path,
         keep=keep,
         every=_EVERY if every is None else every,
@@ -443,16 +445,6 @@ def _path(settings: BaseSettings) -> str:
             "neither MMBLOOM_FILE nor JOBDIR is set: set one, so that the filter has a path"
         )
     return os.path.join(folder, "requests.bloom")
-
-
-def _existing(path: str) -> OfBits:
-    """Open an existing filter."""
-    try:
-        return open_of_bits(path)
-    except FileNotFoundError as error:
-        raise ValueError(
-            f"{path} does not exist, and MMBLOOM_CAPACITY is not set: {_ADVICE}"
-        ) from error
 
 
 def _capacity(settings: BaseSettings) -> int | None:

@@ -9,23 +9,22 @@ touches no bit, no byte and no lock itself.
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from inspect import Signature
-from typing import Any, Literal, Self, TypeVar
-
-import numpy as np
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from mmbloom import _engine
 from mmbloom._engine import Grounds
-from mmbloom._engine.key_batch import KeyBatch
-from mmbloom._keys.batch import Batch, helpers_for
-from mmbloom._keys.coerce import HashedBatch, batches, coerce, coerce_one
+from mmbloom._engine.key_batch import HashedKeys, KeyBatch
+from mmbloom._keys.batch import Batch
+from mmbloom._keys.coerce import batches, checked_hashes, coerce, coerce_one
 from mmbloom._storage.opening import absolute
-from mmbloom._system.reentry import CALL
-from mmbloom._system.threads import in_order, usable_cores
+from mmbloom._system.sections import CALL
+from mmbloom._system.threads import usable_cores
 from mmbloom._system.typing import (
     Bools,
     HashHalves,
@@ -41,12 +40,12 @@ from mmbloom._system.typing import (
 from mmbloom.errors import FileChangedError, FilterFullError
 from mmbloom.filters.claim import Claim
 from mmbloom.filters.exclusions import Exclusions
+from mmbloom.filters.file import File
 from mmbloom.filters.full import Absent
 from mmbloom.filters.options import OpenOptions
-from mmbloom.filters.shelf import File, Shelf, key_rule_of
+from mmbloom.filters.shelf import Shelf, key_rule_of
 
 F = TypeVar("F", bound=Callable[..., Any])
-B = TypeVar("B", Batch, HashedBatch)
 R = TypeVar("R")
 
 
@@ -71,6 +70,7 @@ class Filter(ABC):
     """
 
     _shelf: Shelf
+    _CAN_GROW: ClassVar[bool] = False
 
     __signature__ = Signature()  # none that help() should show: `create` and `open` make one
 
@@ -82,9 +82,15 @@ class Filter(ABC):
     def _begin(self, shelf: Shelf) -> None:
         """Set what the methods below need; each class does so when it has opened its files."""
         self._shelf, self._exclusions, self._options = shelf, shelf.exclusions, shelf.options
-        self._find, self._check_writable = shelf.find, shelf.check_writable
-        self._plan, self._key_hash = shelf.plan, shelf.plan.key_hash
+        self._key_hash = shelf.plan.key_hash
         self._threads = shelf.options.threads or usable_cores()
+        trusting = weakref.ref(self)  # the shelf must not keep the filter
+
+        def on_change() -> None:
+            if (seen := trusting()) is not None:
+                seen._look_again()  # noqa: SLF001  of this very class
+
+        shelf.on_change = on_change
 
     def _sum(self, figure: Callable[[File], int]) -> int:
         """Return the sum of a figure over the files that a query asks."""
@@ -92,7 +98,7 @@ class Filter(ABC):
         def add_up(members: Sequence[File]) -> int:
             asked = self._shelf.asked(members)
             for file in asked:
-                file.check_unchanged()
+                file.storage.check_unchanged()
             return sum(map(figure, asked))
 
         return self._shelf.ask(add_up)
@@ -115,12 +121,12 @@ class Filter(ABC):
     @property
     def error_rate(self) -> float:
         """False-positive rate that it is planned for, of all its files together."""
-        return self._plan.error_rate
+        return self._shelf.plan.error_rate
 
     @property
     def seed(self) -> int:
         """Seed of its hash; of "siphash" that is a secret key."""
-        return self._plan.seed
+        return self._shelf.plan.seed
 
     @property
     def keys_added(self) -> int:
@@ -167,15 +173,19 @@ class Filter(ABC):
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the file cannot be written.
         """
-        self._check_writable()
+        self._shelf.check_writable()
         if self.key_rule is None:
             with self._shelf.section(self._shelf.timeout, CALL):
                 if self.key_rule is None:  # another process may have noted its own
                     self._shelf.newest.storage.note_key_rule(rule)
 
-    @abstractmethod
     def info(self) -> Any:
         """Read everything that the filter says of itself: `FilterInfo` or `FolderInfo`."""
+
+        def read(members: Sequence[File]) -> Any:
+            return self._shelf.read_info(members)  # of the class that the shelf has by then
+
+        return self._shelf.ask(read)
 
     def flush(self) -> None:
         """Force all keys added so far to the disk; do nothing on a read-only filter.
@@ -237,12 +247,12 @@ class Filter(ABC):
         self._exclusions.refresh()
         return not self._exclusions.holds(octets)
 
-    def _arguments(self) -> tuple[object, ...]:
+    def _arguments(self) -> tuple[Any, ...]:
         """Return what `_attach` takes to open this filter again, in another process."""
         return self.path, self._options
 
     @abstractmethod
-    def _attach(self, path: str, options: OpenOptions) -> None:
+    def _attach(self, path: str, options: OpenOptions, /) -> None:
         """Open what is at the path, for this new object."""
 
     @classmethod
@@ -282,12 +292,13 @@ class Filter(ABC):
             Test every key again before its add is acknowledged; keys that are not found are a
             `LostBitsError`. It reveals other programs that write to the file without the lock,
             and failing memory, at the price of a query for each key added.
-        on_full : {"warn", "raise"}, default "warn"
+        on_full : {"warn", "raise", "grow"}, default "warn"
             What to do about keys that go past the planned capacity, before any of the batch is
             marked: warn once (`CapacityWarning`) and go on, or refuse the batch with
-            `FilterFullError`. To be sure of that, "raise" holds the lock for a whole batch. A
-            `GrowingFilter` is never full; a `RotatingFilter` is while its period has more keys
-            than planned.
+            `FilterFullError`. To be sure of that, "raise" holds the lock for a whole batch.
+            "grow" is for a `BloomFilter`, whose file becomes a folder of ever larger files as by
+            `grow`, also while other processes have it open. A `GrowingFilter` is never full; a
+            `RotatingFilter` is while its period has more keys than planned.
         resident : {"auto", True, False}, default "auto"
             Whether to keep the array in shared memory, where no key waits for the disk, and to
             write it to the file in `flush`, in `close`, and some minutes after the last time:
@@ -307,16 +318,26 @@ class Filter(ABC):
         OSError
             If it cannot be opened.
         """
+        cls._require_growth(on_full)
         settings = OpenOptions(
             mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
         )
         return cls._opened(absolute(path), settings)
 
     @classmethod
-    def _opened(cls, *arguments: Any) -> Self:
+    def _require_growth(cls, on_full: OnFull) -> None:
+        """Raise `ValueError` if a filter of this class is to grow, and cannot."""
+        if on_full == "grow" and not cls._CAN_GROW:
+            raise ValueError(
+                f"a {cls.__name__} cannot grow: pass on_full='warn' or 'raise' (--when-full warn "
+                "or stop)"
+            )
+
+    @classmethod
+    def _opened(cls, path: str, options: OpenOptions, *more: Any) -> Self:
         """Make an object of what `_attach` takes."""
         made = cls.__new__(cls)
-        made._attach(*arguments)  # noqa: SLF001  of this very class
+        made._attach(path, options, *more)  # noqa: SLF001  of this very class
         return made
 
     def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
@@ -360,7 +381,7 @@ class Filter(ABC):
         return self._answer(keys, _engine.hash_keys(keys, self._key_hash))
 
     def _answer(self, keys: KeyBatch, hashes: HashHalves) -> Bools:
-        found = self._find(hashes)
+        found = self._shelf.find(hashes)
         if not found.any():  # only a hit may be excluded
             return found
         self._exclusions.refresh()
@@ -423,7 +444,7 @@ class Filter(ABC):
         ...     print(seen.add_many(["a", "b", "a"]))
         [ True  True False]
         """
-        self._check_writable()
+        self._shelf.check_writable()
         return self._foreseen(coerce(keys, nulls), self._add_chunks)
 
     def update(self, keys: Keys, *, nulls: Nulls = "error") -> int:
@@ -446,7 +467,7 @@ class Filter(ABC):
             As `add_many`. Of an iterable, 16,384 keys are one batch; a list, an array or a
             column is one as a whole.
         """
-        self._check_writable()
+        self._shelf.check_writable()
         return sum(
             int(self._foreseen(batch, self._add_chunks).sum()) for batch in batches(keys, nulls)
         )
@@ -474,16 +495,15 @@ class Filter(ABC):
 ClosedFilterError
             As `add_many`.
         """
-        self._check_writable()
-        batch = HashedBatch.of(h1, h2)
+        self._shelf.check_writable()
+        batch = coerce(HashedKeys(*checked_hashes(h1, h2)))
         self._require_no_exclusions()
         return self._foreseen(batch, self._add_hashed)
 
-    def _add_hashed(self, batch: HashedBatch) -> Bools:
+    def _add_hashed(self, batch: Batch) -> Bools:
         size = self._chunk_keys(batch.num_keys)
-        chunks = batch.hashed(self._key_hash, self._threads, self._shelf.prepare_chunk, size)
-        answers = [self._shelf.add_chunk(prepared) for _, prepared in chunks]
-        return np.concatenate([np.zeros(0, np.bool_), *answers])
+        chunks = batch.hashed(self._key_hash, self._threads, self._shelf.prepare, size)
+        return batch.answers_of_chunks([self._shelf.add_chunk(some.prepared) for some in chunks])
 
     def contains_hashes(self, h1: Words, h2: Words) -> Bools:
         """Return for each key whether it was added (or is a false positive), by its hash.
@@ -505,15 +525,17 @@ ClosedFilterError
             As `contains_many`.
         """
         self._shelf.check_open()
-        batch = HashedBatch.of(h1, h2)
+        batch = coerce(HashedKeys(*checked_hashes(h1, h2)))
         self._require_no_exclusions()
-        return np.concatenate([np.zeros(0, np.bool_), *self._find_hashed(batch)])
+        return batch.answers_of_chunks(list(self._find_hashed(batch)))
 
-    def _find_hashed(self, batch: HashedBatch) -> Iterator[Bools]:
+    def _find_hashed(self, batch: Batch) -> Iterator[Bools]:
         size = self._chunk_keys(batch.num_keys)
+        find = self._shelf.find
         if size > _engine.CHUNK_KEYS:
-            return map(self._find, batch.chunks(size))
-        return in_order(self._find, batch.chunks(), helpers_for(batch.num_keys, self._threads))
+            chunks = batch.hashed(self._key_hash, self._threads, size=size)
+            return (find(chunk.hashes) for chunk in chunks)
+        return batch.map(lambda keys: find(_engine.hash_keys(keys, self._key_hash)), self._threads)
 
     def _require_no_exclusions(self) -> None:
         """Raise `ValueError` if keys are excluded: keys of equal hashes can be made."""
@@ -524,7 +546,7 @@ ClosedFilterError
                 "the keys (add_many, contains_many), or discard the exclusions"
             )
 
-    def _foreseen(self, batch: B, add: Callable[[B], R]) -> R:
+    def _foreseen(self, batch: Batch, add: Callable[[Batch], R]) -> R:
         """Add a batch, and before that tell the caller if it goes past the plan."""
         shelf = self._shelf
         if batch.num_keys > shelf.room:
@@ -537,7 +559,7 @@ ClosedFilterError
                 shelf.newest.tell(full)
         return add(batch)
 
-    def _require_room(self, batch: Batch | HashedBatch) -> None:
+    def _require_room(self, batch: Batch) -> None:
         if batch.num_keys:  # no keys, no file
             self._shelf.turn()  # what goes to the next period is no matter of this one
         newest = self._shelf.newest
@@ -551,7 +573,7 @@ ClosedFilterError
     def _add_chunks(self, batch: Batch) -> Bools:
         shelf, exclusions, answers = self._shelf, self._exclusions, []
         size = self._chunk_keys(batch.num_keys)
-        chunks = batch.hashed(self._key_hash, self._threads, self._shelf.prepare_chunk, size)
+        chunks = batch.hashed(self._key_hash, self._threads, self._shelf.prepare, size)
         for keys, hashes, prepared in chunks:
             new = shelf.add_chunk(prepared)
             if not exclusions.empty:
@@ -593,7 +615,7 @@ ClosedFilterError
         """
         batch = coerce(keys, nulls)
         hashes = batch.hash_all(self._key_hash, self._threads)  # outside the lock
-        prepared = self._shelf.prepare(hashes)  # as well
+        prepared = self._shelf.prepare_claim(hashes)  # as well
 
         def answers(new: Bools) -> Bools:
             return batch.answers(self._exclusions.correct_new(new, batch.parts, hashes))
@@ -645,7 +667,7 @@ ClosedFilterError
         return _reopen, (type(self), self._shelf.uuid, *self._arguments())
 
 
-def _reopen(made: type[Filter], uuid: bytes, *arguments: object) -> Filter:
+def _reopen(made: type[Filter], uuid: bytes, *arguments: Any) -> Filter:
     reopened = made._opened(*arguments)  # noqa: SLF001  of the class above
     if reopened._shelf.uuid != uuid:  # noqa: SLF001
         reopened.close()

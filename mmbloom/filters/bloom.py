@@ -1,21 +1,42 @@
-"""BloomFilter: the public face of one filter file, and what it does with others.
+"""Filters of one file: `FileFilter`, how one is created and opened, and `BloomFilter`.
 
 This file says what each call means; it never touches a bit, a byte or a lock itself.
 """
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from mmbloom._engine import SingleKeys, described
-from mmbloom._storage.atomic import OWNER_ONLY
+from mmbloom._storage.atomic import OWNER_ONLY, Target, require_reserve
+from mmbloom._storage.build import create_file
+from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._system.typing import Path
-from mmbloom.filters.file import FileFilter
-from mmbloom.filters.shelf import BitFile
+from mmbloom._system.typing import (
+    HashName,
+    Layout,
+    OnFull,
+    Path,
+    Reserve,
+    Resident,
+)
+from mmbloom.filters.base import Filter, shared
+from mmbloom.filters.exclusions import ExclusionList
+from mmbloom.filters.file import BitFile, File
+from mmbloom.filters.growable import GrowableFile
+from mmbloom.filters.options import (
+    EXIST_OK,
+    OpenOptions,
+    choose_params,
+    not_asked,
+    require_equal,
+)
+from mmbloom.filters.shelf import OneFile, Shelf
+from mmbloom.format.exclusions import exclusions_path
 from mmbloom.operations.combine import (
     FilterAt,
     compare_sources,
@@ -24,6 +45,202 @@ from mmbloom.operations.combine import (
     united_count,
     warn_of_rules,
 )
+from mmbloom.sizing.params import FilterParams
+
+if TYPE_CHECKING:  # which takes 1 ms
+    from mmbloom.filters.info import FilterInfo
+
+
+class FileFilter(Filter):
+    """A filter in a memory-mapped file; a context manager, which closes it.
+
+    Attributes
+    ----------
+    params : FilterParams
+        Sizes, layout and seed, as the file's header has them. Filters can be united,
+        intersected and compared exactly if theirs are equal: ``one.params == other.params``.
+        Once the filter has grown, those of its first file.
+    """
+
+    _FILE: ClassVar[type[File]]
+    params: FilterParams
+
+    def _attach(self, path: str, options: OpenOptions) -> None:
+        self._begin(self._shelf_of(path, options))
+
+    def _begin(self, shelf: Shelf) -> None:
+        super()._begin(shelf)
+        self.params = shelf.members[0].params
+
+    def _shelf_of(self, path: str, options: OpenOptions) -> OneFile:
+        return OneFile(self._open_file(path, options), options)
+
+    def _open_file(self, path: str, options: OpenOptions) -> File:
+        folder = _folder_of(path) if options.mode == "r+" else ""
+        storage = MappedFilter(
+            path,
+            writable=options.mode == "r+" and not folder,
+            allow_network=options.allow_network,
+            kind=self._FILE.kind,
+            resident=options.resident,
+        )
+        if folder:
+            storage.read_only_reason = f"it is a file of the folder {folder}: open that"
+        exclusions = ExclusionList(exclusions_path(path), storage.header.params.key_hash)
+        on_full = None if options.on_full == "grow" else options.on_full
+        return self._FILE(storage, exclusions, options, on_full=on_full)
+
+    @classmethod
+    @shared
+    def create(
+        cls,
+        path: Path,
+        capacity: int | None = None,
+        error_rate: float | None = None,
+        *,
+        layout: Layout | None = None,
+        seed: int | None = None,
+        hash: HashName | None = None,
+        like: FileFilter | None = None,
+        permissions: int = OWNER_ONLY,
+        exist_ok: bool = False,
+        reserve: Reserve = "zeros",
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+        on_full: OnFull = "warn",
+        resident: Resident = "auto",
+    ) -> Self:
+        """Make a new filter file, with its disk space reserved, and open it.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to make it. The file appears complete or not at all.
+        capacity : int
+            Number of distinct keys to plan for. Required unless `like` is given.
+        error_rate : float, default 0.01
+            False-positive rate at capacity.
+        layout : {"blocked", "standard"}, default "blocked"
+            One cache line a key, or a few at low rates; or up to 10 % fewer bits.
+        seed : int, optional
+            Of the hash; random by default: with a known seed an attacker crafts false
+            positives. Of "siphash" its 128-bit key, 0 to 2**128 - 1, of "murmur3" 0 to
+            2**32 - 1.
+        hash : {"siphash", "murmur3"}, default "siphash"
+            "siphash" is safe for keys that strangers choose. "murmur3" is faster to compute and
+            is what Guava has; strangers can make keys that it confuses, whatever the seed.
+        like : open filter, optional
+            Copy all of the above from it, of whatever class it is.
+        permissions : int, default 0o600
+            Mode bits of the file.
+        exist_ok : bool, default False
+            Open the file if it exists already with these parameters (any hash and
+            seed, by default). One that has grown is opened with ``on_full="grow"``, and by
+            `mmbloom.open_or_create`.
+        reserve : {"zeros", "fallocate"}, default "zeros"
+            How the disk space is reserved: "zeros" are written, at about a second a gigabyte,
+            and no later key waits for its page; "fallocate" takes milliseconds, and the
+            first key on each page of 4 KiB some 7 microseconds: for filters that will hold
+            far fewer keys than planned, or on slow disks. Files so large that the kernel
+            cannot keep their changed pages in memory (on most systems a tenth of it) are
+            made the second way, whatever is asked: with zeros a key takes tens of times as long.
+        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+            As in `open`.
+
+        Returns
+        -------
+        the class that was called
+            Open, to be closed with ``close`` or by a ``with`` block.
+
+        Raises
+        ------
+        FileExistsError
+            If the path exists and `exist_ok` is not set.
+        ParameterMismatchError
+            If the existing file was made with other parameters.
+        OSError
+            If the disk space cannot be reserved (ENOSPC), or as the system says.
+        ValueError, TypeError
+            If a parameter is out of range, or missing.
+        """
+        require_reserve(reserve)
+        cls._require_growth(on_full)
+        settings = OpenOptions(
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+        )
+        params = choose_params(capacity, error_rate, layout, seed, hash, like=like)
+        where, is_new = absolute(path), True
+        try:
+            target = Target(where, permissions, allow_network)
+            create_file(target, params, reserve=reserve, kind=cls._FILE.kind)
+        except FileExistsError as error:
+            if not exist_ok or error.filename != where:
+                if error.filename == where:
+                    error.add_note(EXIST_OK)
+                raise
+            is_new = False
+        made = cls._opened(where, settings)
+        try:
+            free = not_asked(hash, seed)
+            require_equal(made.params, params, where, copied=like is not None, free=free)
+            if is_new:
+                made._file.move_to_memory()  # noqa: SLF001  of this very class
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    @property
+    def _file(self) -> Any:
+        """The file, a `_FILE`; `OtherKindError` if it has become a folder."""
+        return self._shelf.only
+
+    @property
+    def _storage(self) -> MappedFilter:
+        return self._shelf.only.storage
+
+    @property
+    def capacity(self) -> int:
+        """Number of distinct keys that it is planned for."""
+        if isinstance(self._shelf, OneFile):
+            return self.params.capacity
+        return super().capacity
+
+    @property
+    def num_bits(self) -> int:
+        """Size of the array in bits, or in counters."""
+        return self.params.num_bits
+
+    @property
+    def num_hashes(self) -> int:
+        """Positions in it that each key has."""
+        return self.params.num_hashes
+
+    def info(self) -> FilterInfo:
+        """Read everything that the file says of itself; once it has grown, a `FolderInfo`."""
+        info: FilterInfo = super().info()
+        return info
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"mode={self._options.mode!r}"
+        planned = f"capacity={self.capacity}, error_rate={self.error_rate:g}"
+        return f"<{type(self).__name__} {self.path!r} {planned} {state}>"
+
+
+def _folder_of(path: str) -> str:
+    """Return the folder that names a file as its own, and alone may write to it, or ""."""
+    folder = os.path.dirname(path)
+    # Its name is that of `format.folder`, which takes 4 ms to import.
+    try:
+        os.stat(os.path.join(folder, "manifest.json"))
+    except FileNotFoundError:  # others are raised: a folder's file must not pass for its own
+        return ""
+    from mmbloom._storage.folder import is_named  # noqa: PLC0415  so here, not above
+
+    return folder if is_named(path) else ""
 
 
 @described
@@ -61,7 +278,18 @@ class BloomFilter(SingleKeys, FileFilter):
     """
 
     _FILE = BitFile
-    _shelf: BitFile
+    _CAN_GROW = True
+
+    def _attach(self, path: str, options: OpenOptions) -> None:
+        if options.on_full != "grow":
+            super()._attach(path, options)
+            return
+        from mmbloom.filters.grow import shelf_to_grow  # noqa: PLC0415  it imports folders
+
+        self._begin(shelf_to_grow(path, options, self._shelf_of))
+
+    def _shelf_of(self, path: str, options: OpenOptions) -> OneFile:
+        return GrowableFile(self._open_file(path, options), options)
 
     def copy_empty(self, path: Path, *, permissions: int = OWNER_ONLY) -> BloomFilter:
         """Make an empty filter with the parameters, hash and seed of this one, and open it.
@@ -127,25 +355,26 @@ class BloomFilter(SingleKeys, FileFilter):
             If it goes past the plan and this filter was opened with ``on_full="raise"``: nothing
             is added. The other is read twice to know it.
         """
-        self._storage.check_writable()
+        file: BitFile = self._file
+        file.storage.check_writable()
         with UnmappedFilter(*source_of(other)) as source:
             require_alike(self.path, self.params, source.path, source.header.params)
             theirs, rule = source.counters()["keys_added"], source.key_rule()
             with ExitStack() as stack:
                 if self._shelf.strict:  # none may fill it in between
                     stack.enter_context(self.locked())
-                    self._shelf.require_room_for(source.segments())
+                    file.require_room_for(source.segments())
                 start = positions_set = 0
                 for segment in source.segments():
-                    positions_set += self._shelf.unite(start, segment)
+                    positions_set += file.unite(start, segment)
                     start += len(segment)
             source.check_same()
         if positions_set:
             with self.locked():  # so that what others add in between is counted as well
-                keys_added = [self._storage.counters["keys_added"], theirs]
-                total = self._storage.positions_set
-                self._shelf.count_united(united_count(keys_added, total, self.params))
-            self._shelf.warn_if_full()
+                keys_added = [file.storage.counters["keys_added"], theirs]
+                total = file.storage.positions_set
+                file.count_united(united_count(keys_added, total, self.params))
+            file.warn_if_full()
         if rule is not None:
             self.note_key_rule(rule)
             warn_of_rules(self.path, [self.key_rule, rule])

@@ -21,14 +21,11 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import groupby
-from time import monotonic
 from typing import ClassVar, TypeVar
-
-import numpy as np
 
 from mmbloom import _engine
 from mmbloom._engine import Hold, LockState
+from mmbloom._storage.atomic import Target
 from mmbloom._storage.folder import (
     ManifestFile,
     draft_manifest,
@@ -40,11 +37,11 @@ from mmbloom._storage.folder import (
     require_named,
     stamp_of,
 )
-from mmbloom._storage.lock import wait
+from mmbloom._storage.lock import WriteLock, wait
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._system.descriptors import ThreadLock, remember
-from mmbloom._system.reentry import AMID, BLOCK
-from mmbloom._system.typing import Bools, HashHalves, Indices
+from mmbloom._system.descriptors import remember
+from mmbloom._system.sections import IN_A_CALL
+from mmbloom._system.typing import HashHalves
 from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,
@@ -55,8 +52,10 @@ from mmbloom.errors import (
     ReentryError,
 )
 from mmbloom.filters.exclusions import ExclusionList
+from mmbloom.filters.file import BitFile, File
+from mmbloom.filters.info import FolderInfo, read_folder_info
 from mmbloom.filters.options import OpenOptions
-from mmbloom.filters.shelf import BitFile, File, Shelf, key_rule_of
+from mmbloom.filters.shelf import Hashed, OneFile, Shelf, flush, found_in, key_rule_of
 from mmbloom.format.exclusions import exclusions_path_in
 from mmbloom.format.folder import MANIFEST, Entry, FolderPlan, GrowthPlan, PeriodPlan
 
@@ -76,7 +75,8 @@ def open_member(
         storage.close()
         raise
     # What does not fit into a file of a growing filter goes to the next one.
-    on_full = None if isinstance(plan, GrowthPlan) else options.on_full
+    grows = isinstance(plan, GrowthPlan)
+    on_full = None if grows or options.on_full == "grow" else options.on_full
     return BitFile(
         storage, exclusions, options, on_full=on_full, folder=folder, number=entry.number
     )
@@ -85,20 +85,6 @@ def open_member(
 def _entry(file: File) -> Entry:
     """Return a file as the manifest names it."""
     return Entry(file.number, os.path.basename(file.path), file.uuid)
-
-
-def contains_one(members: Sequence[File], key: bytes) -> bool:
-    """Test one key in files, the last of them first, each of which is checked once a moment."""
-    now = monotonic()
-    return any(member.has_soon(key, now) for member in reversed(members))
-
-
-def contains_any(members: Sequence[File], hashes: HashHalves) -> Bools:
-    """Test keys in files of equal parameters at once: bool array of shape (n,)."""
-    if len(members) == 1:
-        return members[0].find(hashes)
-    words = [member.storage.look(len(hashes[0])).words for member in members]
-    return _engine.contains_any(words, *hashes, members[0].params)
 
 
 R = TypeVar("R")
@@ -129,6 +115,8 @@ class Chain(Shelf):
         Absolute path.
     options : OpenOptions
         How to open each file.
+    begun_as : OneFile, optional
+        The shelf of its first file, which was open before the folder was there.
 
     Raises
     ------
@@ -142,12 +130,10 @@ class Chain(Shelf):
 
     PLAN: ClassVar[type[GrowthPlan | PeriodPlan]]
     plan: FolderPlan
+    former_lock: WriteLock | None = None  # of the first file, when that was all there was
 
-    def __init__(self, folder: str, options: OpenOptions) -> None:
+    def __init__(self, folder: str, options: OpenOptions, begun_as: OneFile | None = None) -> None:
         super().__init__(folder, options)
-        # Whose section it is; the lock of the newest file is its `inner`.
-        self.state = LockState(folder, None, wait)
-        self._loading = ThreadLock()  # one thread at a time opens files
         file = read_manifest(folder)
         self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
         if not isinstance(self.plan, self.PLAN):
@@ -156,10 +142,14 @@ class Chain(Shelf):
             expected = f"{self.PLAN.kind}; open it with {found.title()}Filter"
             raise OtherKindError(folder, found, found, expected)
         self._stamped = os.fsencode(os.path.join(folder, MANIFEST))
-        self.exclusions = ExclusionList(exclusions_path_in(folder), self.plan.key_hash)
-        # Told when a file was made or dropped, after which the old ones may not be kept.
-        self.on_change: Callable[[], object] = int
-        self._snapshot: ChainState | None = ChainState(file, ())
+        if begun_as is None:
+            # Whose section it is; the lock of the newest file is its `inner`.
+            self.state = LockState(folder, None, wait)
+            self.exclusions = ExclusionList(exclusions_path_in(folder), self.plan.key_hash)
+        else:
+            self.state, self.exclusions = begun_as.state, begun_as.exclusions
+        known = () if begun_as is None else tuple(begun_as.members)
+        self._snapshot: ChainState | None = ChainState(file, known)
         self._snapshot = self._load(file)
         remember(self)
 
@@ -176,7 +166,7 @@ class Chain(Shelf):
         snapshot = self.current
         if stamp_of(self.path) == snapshot.file.stamp:
             return snapshot
-        with self._loading.here():
+        with self.loading.here():
             while stamp_of(self.path) != (snapshot := self.current).file.stamp:
                 file = read_manifest(self.path)
                 if file.stamp == snapshot.file.stamp:
@@ -204,8 +194,8 @@ class Chain(Shelf):
 
     def _load(self, file: ManifestFile) -> ChainState:
         while True:
-            manifest = file.manifest
-            if (manifest.uuid, manifest.plan) != (self.uuid, self.plan):
+            manifest, now = file.manifest, self.current.file.manifest
+            if (manifest.uuid, manifest.plan) != (now.uuid, now.plan):
                 raise FileChangedError(self.path, "replaced by another filter")
             try:
                 return ChainState(file, tuple(map(self._member, manifest.members)))
@@ -246,23 +236,20 @@ class Chain(Shelf):
         device, inode, mtime, size = now.file.stamp
         return now.members, (self._stamped, device, inode, size, mtime), now.file
 
-    def older(self, members: Sequence[File]) -> list[File]:
-        """Return those of the files asked that do not change any more."""
-        return [member for member in self.asked(members) if member is not members[-1]]
-
-    def has(self, key: bytes) -> bool:  # noqa: D102
-        return self.ask(lambda members: contains_one(self.asked(members), key))
-
-    def find(self, hashes: HashHalves) -> Bools:  # noqa: D102
-        return self.ask(lambda members: found_in(self.asked(members), hashes))
-
     def check_open(self) -> None:  # noqa: D102
         self.refresh()
 
     check_unchanged = check_open
 
-    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:  # noqa: D102
-        return Hold(self.state, timeout, kind, self.check_writable, self.lock_newest)
+    @property
+    def only(self) -> File:  # noqa: D102
+        found = self.plan.kind
+        raise OtherKindError(
+            self.path,
+            found,
+            f"a {found} folder of files",
+            "a single file, as before it grew: this call is about one file",
+        )
 
     def prepare(self, hashes: HashHalves) -> Hashed:
         """Test keys in all files but the newest, without the lock."""
@@ -272,8 +259,6 @@ class Chain(Shelf):
             return Hashed(hashes, older, found_in(older, hashes))
 
         return self.ask(test)
-
-    prepare_chunk = prepare
 
     def check_writable(self) -> None:  # noqa: D102
         snapshot = self.current
@@ -287,6 +272,9 @@ class Chain(Shelf):
         if not section.first:
             self.newest.look()
             return True
+        if self.former_lock is not None:
+            self.former_lock.drop()
+            self.former_lock = None
         while True:
             snapshot = self.current
             # Noted before it is taken: whatever comes then, the section gives it back.
@@ -303,8 +291,7 @@ class Chain(Shelf):
             except LockTimeoutError:
                 raise LockTimeoutError(self.path, section.timeout or 0.0) from None
             if self.refresh() is snapshot:  # under the lock: it stays the newest
-                snapshot.members[-1].forget_claim()
-                snapshot.members[-1].look()
+                snapshot.members[-1].look(first=True)
                 return True
             held.leave()
 
@@ -320,15 +307,10 @@ class Chain(Shelf):
             return left or self._make(number, file_name(number, os.urandom(4).hex()))
 
     def _make(self, number: int, name: str) -> File:
-        entry = make_member(
-            self.path,
-            name,
-            self.plan,
-            number,
-            permissions=self.current.file.permissions,
-            allow_network=self.options.allow_network,
-            key_rule=key_rule_of(self.members),
-        )
+        permissions, allow_network = self.current.file.permissions, self.options.allow_network
+        target = Target(os.path.join(self.path, name), permissions, allow_network)
+        make_member(target, self.plan, number, key_rule=key_rule_of(self.members))
+        entry = entry_of(self.path, name, number)
         return open_member(self.path, entry, self.plan, self.options, self.exclusions)
 
     def _adopt(self, number: int) -> File | None:
@@ -370,7 +352,7 @@ class Chain(Shelf):
         """Write a manifest that lists exactly these files; within `section`."""
         before = self.current.file
         manifest = replace(before.manifest, members=tuple(map(_entry, members)))
-        with self._loading.here():  # no thread may open a new file a second time
+        with self.loading.here():  # no thread may open a new file a second time
             draft = draft_manifest(self.path, manifest, before.permissions)
             try:
                 draft.install()
@@ -380,11 +362,6 @@ class Chain(Shelf):
                     self.on_change()
 
     def flush(self) -> None:  # noqa: D102
-        def flush(members: Sequence[File]) -> None:
-            for member in members[:-1]:
-                member.sync()
-            members[-1].flush()
-
         self.refresh()
         if self.options.mode == "r+":
             try:
@@ -393,9 +370,16 @@ class Chain(Shelf):
             except ClosedFilterError:  # of one of the files: another thread has begun to close
                 raise ClosedFilterError(self.path) from None
 
-    def recount(self) -> int:  # noqa: D102
-        self.check_writable()
-        return self.ask(lambda members: sum(member.recount() for member in members))
+    def read_info(self, members: Sequence[File]) -> FolderInfo:  # noqa: D102
+        asked = self.asked(members)
+        for member in asked:
+            member.storage.check_unchanged()
+        self.exclusions.reread()
+        manifest = self.current.file.manifest
+        rule = key_rule_of(members)
+        return read_folder_info(
+            self.path, manifest, self.exclusions, members=members, asked=asked, key_rule=rule
+        )
 
     def after_fork(self) -> None:
         """Leave the section of a thread to the parent (runs in the child)."""
@@ -407,9 +391,9 @@ class Chain(Shelf):
         return self._snapshot is None
 
     def close(self) -> None:  # noqa: D102
-        if self.state.amid():  # a call that goes on would go on without the lock
-            raise ReentryError(self.path, AMID)
-        with self.state.threads, self._loading.here():  # which would open files again
+        if self.state.in_a_call():  # a call that goes on would go on without the lock
+            raise ReentryError(self.path, IN_A_CALL)
+        with self.state.threads, self.loading.here():  # which would open files again
             snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
             with ExitStack() as stack:  # all of them, whichever fails
@@ -426,50 +410,3 @@ def _left(section: Hold) -> float | None:
     if section.deadline is None:
         section.deadline = now + section.timeout
     return max(0.0, section.deadline - now)
-
-
-def found_in(members: Sequence[File], hashes: HashHalves) -> Bools:
-    """Test keys in files that are given oldest first: bool array of shape (n,)."""
-    found = np.zeros(len(hashes[0]), dtype=np.bool_)
-    left: Indices | None = None  # all of them
-    # Those of a rotating filter are alike: they are tested together, at half the cost.
-    for _, alike in groupby(reversed(members), key=lambda member: member.params):
-        hits = contains_any([*alike], hashes if left is None else take(hashes, left))
-        if not hits.any():  # the most frequent case, in which nothing is copied
-            continue
-        found[hits if left is None else left[hits]] = True
-        left = np.flatnonzero(~found)
-        if not len(left):
-            break
-    return found
-
-
-def take(hashes: HashHalves, part: slice | Indices | Bools) -> HashHalves:
-    """Cut the hash halves of some keys out of those of all."""
-    return hashes[0][part], hashes[1][part]
-
-
-@dataclass(frozen=True, slots=True)
-class Hashed:
-    """Keys on their way to the lock.
-
-    Attributes
-    ----------
-    hashes : HashHalves
-        Of all keys.
-    tested : tuple of File
-        Files that were tested.
-    found : ndarray of bool, shape (n,)
-        Keys that one of these has.
-    """
-
-    hashes: HashHalves
-    tested: tuple[File, ...]
-    found: Bools
-
-    def found_in_all(self, older: Sequence[File]) -> Bools:
-        """Return the keys that one of these files has, testing those that were not tested."""
-        if not {*self.tested} <= {*older}:  # one was dropped: what it has does not count
-            return found_in(older, self.hashes)
-        untested = [member for member in older if member not in self.tested]
-        return self.found | found_in(untested, self.hashes) if untested else self.found

@@ -17,7 +17,7 @@ from mmbloom._engine import Held
 from mmbloom._storage.lock import TaskHold
 from mmbloom._system.typing import Bools
 from mmbloom.errors import ClosedFilterError, FilterFullError, ReentryError
-from mmbloom.filters.shelf import Shelf
+from mmbloom.filters.shelf import Hashed, Shelf
 
 _CLAIMED = (
     "a claim of this filter is around this one: end its block first, or claim all keys at once"
@@ -69,7 +69,7 @@ class Claim(Held):
     def __init__(
         self,
         shelf: Shelf,
-        prepared: Any,
+        prepared: Hashed,
         num_keys: int,
         answers: Callable[[Bools], Bools],
     ) -> None:

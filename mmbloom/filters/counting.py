@@ -15,8 +15,8 @@ from mmbloom._storage.opening import COUNTERS, absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._storage.warnings import Counted, warn_if_past_plan
 from mmbloom._system.typing import Bools, Key, Keys, Nulls, Path
-from mmbloom.filters.file import FileFilter
-from mmbloom.filters.shelf import CounterFile
+from mmbloom.filters.bloom import FileFilter
+from mmbloom.filters.file import CounterFile
 
 
 class CountingBloomFilter(FileFilter):
@@ -58,11 +58,11 @@ class CountingBloomFilter(FileFilter):
     """
 
     _FILE = CounterFile
-    _shelf: CounterFile
 
     def remove(self, key: Key) -> bool:
         """Remove one key; True if it was there. Raises what `remove_many` raises."""
-        return self._shelf.remove_one(key)
+        removed: bool = self._file.remove_one(key)
+        return removed
 
     def remove_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
         """Remove a batch of keys; answers what removing them one by one would.
@@ -93,7 +93,7 @@ class CountingBloomFilter(FileFilter):
         batch = coerce(keys, nulls)
         size = self._chunk_keys(batch.num_keys)
         chunks = batch.hashed(self._key_hash, self._threads, size=size)
-        return batch.answers_of_chunks([self._shelf.remove_chunk(some.hashes) for some in chunks])
+        return batch.answers_of_chunks([self._file.remove_chunk(some.hashes) for some in chunks])
 
     def to_bloom(
         self, path: Path, *, permissions: int = OWNER_ONLY, allow_network: bool = False

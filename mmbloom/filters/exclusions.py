@@ -31,9 +31,10 @@ from mmbloom._storage.exclusions import (
     signature_of,
 )
 from mmbloom._storage.warnings import warn
-from mmbloom._system.moments import MOMENT
+from mmbloom._system.sections import MOMENT
 from mmbloom._system.typing import Array, Bools, HashHalves, Key, Keys, Words
 from mmbloom.errors import MmbloomWarning
+from mmbloom.format.exclusions import grown_from
 from mmbloom.sizing.params import KeyHash
 
 # Of the hits that are no exclusions, one in this many is looked up among the hashes, the others
@@ -111,6 +112,10 @@ class ExclusionList:
         self._learn(_NONE)
         self.refresh_at = 0.0
 
+    def move(self, path: str) -> None:
+        """Take the file by another path, which it has by now."""
+        self.path, self.refresh_at = path, 0.0
+
     @property
     def keys(self) -> dict[bytes, None]:
         """The exclusions known, in the order of the file; not to be changed."""
@@ -137,7 +142,8 @@ class ExclusionList:
             if table.listed.signature == signature_of(os.stat(self.path)):
                 return
         except (FileNotFoundError, NotADirectoryError):
-            self._learn(_NONE)
+            if not os.path.isdir(grown_from(self.path)):  # else they are in the folder: see `move`
+                self._learn(_NONE)
             return
         except OSError:  # a link that cannot be followed: whose it is, is to be seen first
             pass
@@ -307,10 +313,10 @@ class Exclusions(AbstractSet[Any]):
         keys: Keys,
         change: Callable[[dict[bytes, None], dict[bytes, None]], dict[bytes, None]],
     ) -> int:
-        path = self.path
-        given = _few(keys, path)
+        given = _few(keys, self.path)
         with self._section():
             self._check()  # of a folder, a section within `locked` does not
+            path = self.path  # another one if the filter has grown
             listed = own_listed(path)
             wanted = change(listed, given)
             if wanted != listed:

@@ -1,220 +1,509 @@
-"""A filter of one file: how it is created and opened.
+"""One open filter file: its map, its lock, and what happens to its array between lock and unlock.
 
-The base of the classes of one file, each of which has its own kind of file.
+- All writing to a file is in a section: lock, check, kernel, counters.
+- The check proves that the file is there, whole and writable, and follows its array; what can
+  fail of it fails before anything is changed. Keys that a block of the caller's adds one at a time
+  share a check for a moment.
+- A section within a section of the same thread goes on with its lock.
+- A writer killed at any instant leaves a valid filter; the batch counters tell that it happened.
+  In a filter of counters, what an addition had counted harms nothing, and a key half removed is
+  not found, unless it would be when all is done (see ``_engine/reference/counters.py``).
+- A file that is dropped without a close, or is open when the program ends, is left all the same.
+
+Which files a filter has, and which of them gets a key, is the subject of ``shelf.py``.
 """
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, ClassVar, Self
+import math
+import sys
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any, ClassVar, NamedTuple
 
-from mmbloom._storage.atomic import OWNER_ONLY, require_reserve
-from mmbloom._storage.build import create_file
+import numpy as np
+
+from mmbloom import _engine
+from mmbloom._engine import Hold
+from mmbloom._engine.key_batch import ByteKeys
+from mmbloom._keys.coerce import coerce_one
+from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.opening import absolute
-from mmbloom._system.typing import (
-    HashName,
-    Layout,
-    OnFull,
-    Path,
-    Reserve,
-    Resident,
+from mmbloom._storage.opening import BITS, COUNTERS, Counters, Kind
+from mmbloom._system.sections import CALL, MOMENT
+from mmbloom._system.threads import usable_cores
+from mmbloom._system.typing import Bools, HashHalves, Indices, Key, PastPlan, Words
+from mmbloom.errors import (
+    FilterFullError,
+    LockTimeoutError,
+    LostBitsError,
+    MmbloomError,
+    ReentryError,
 )
-from mmbloom.filters.base import Filter, shared
 from mmbloom.filters.exclusions import ExclusionList
-from mmbloom.filters.options import (
-    EXIST_OK,
-    OpenOptions,
-    choose_params,
-    not_asked,
-    require_equal,
-)
-from mmbloom.filters.shelf import File
-from mmbloom.format.exclusions import exclusions_path
-from mmbloom.sizing.params import FilterParams
+from mmbloom.filters.full import Brim
+from mmbloom.filters.options import OpenOptions
+from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 
-if TYPE_CHECKING:
-    from mmbloom.filters.info import FilterInfo
+_KEYS_A_CHECK = 16  # how many are added or asked in a moment if each waits for the disk
+
+# The time of the last flush is for people to read: not worth waiting for another's lock.
+_STAMP_SECONDS = 0.1
 
 
-class FileFilter(Filter):
-    """A filter in a memory-mapped file; a context manager, which closes it.
+def count(counters: Counters, place: int, by: int) -> int:
+    """Add to one counter, within a call; what it is now."""
+    now: int = (counters.words.item(place) + by) % 2**64
+    counters.words[place] = now
+    return now
+
+
+class File(ABC):
+    """One open filter file, whatever its positions are.
+
+    Parameters
+    ----------
+    storage : MappedFilter
+        Its map, which this closes.
+    exclusions : ExclusionList
+        Those of its filter: checked before anything is changed, as that can fail.
+    options : OpenOptions
+        How to open it.
+    on_full : {"warn", "raise"}, optional
+        What to do at the end of its plan; None for nothing, where another file takes the rest.
+    folder : str, optional
+        That has it as one of its own: for messages.
+    number : int, default 0
+        Of a folder's file, by the manifest.
 
     Attributes
     ----------
-    params : FilterParams
-        Sizes, layout and seed, as the file's header has them. Filters can be united,
-        intersected and compared exactly if theirs are equal: ``one.params == other.params``.
+    room : float
+        How many keys fit into the plan for sure, by the last check; infinite where none is told.
+    overflows : bool
+        Whether another file takes the keys that go past the plan.
     """
 
-    _FILE: ClassVar[type[File]]
-    _shelf: File
-    params: FilterParams
+    kind: ClassVar[Kind]
+    room: float = 0.0
 
-    def _attach(self, path: str, options: OpenOptions) -> None:
-        folder = _folder_of(path) if options.mode == "r+" else ""
-        storage = MappedFilter(
-            path,
-            writable=options.mode == "r+" and not folder,
-            allow_network=options.allow_network,
-            kind=self._FILE.kind,
-            resident=options.resident,
-        )
-        if folder:
-            storage.read_only_reason = f"it is a file of the folder {folder}: open that"
-        self._storage, self.params = storage, storage.header.params
-        exclusions = ExclusionList(exclusions_path(path), self.params.key_hash)
-        self._begin(self._FILE(storage, exclusions, options, on_full=options.on_full))
-
-    @classmethod
-    @shared
-    def create(
-        cls,
-        path: Path,
-        capacity: int | None = None,
-        error_rate: float | None = None,
+    def __init__(
+        self,
+        storage: MappedFilter,
+        exclusions: ExclusionList,
+        options: OpenOptions,
         *,
-        layout: Layout | None = None,
-        seed: int | None = None,
-        hash: HashName | None = None,
-        like: FileFilter | None = None,
-        permissions: int = OWNER_ONLY,
-        exist_ok: bool = False,
-        reserve: Reserve = "zeros",
-        lock_timeout: float | None = 60.0,
-        allow_network: bool = False,
-        threads: int | None = None,
-        preload: bool = False,
-        verify_after_add: bool = False,
-        on_full: OnFull = "warn",
-        resident: Resident = "auto",
-    ) -> Self:
-        """Make a new filter file, with its disk space reserved, and open it.
+        on_full: PastPlan | None,
+        folder: str = "",
+        number: int = 0,
+    ) -> None:
+        self.path, self.timeout = storage.path, options.lock_timeout
+        self.storage, self.exclusions, self.number = storage, exclusions, number
+        self.uuid, self.params = storage.header.uuid, storage.header.params
+        self.lock = WriteLock(storage.path, storage.identity, self.timeout)
+        self.threads = options.threads or usable_cores()
+        self._verify = options.verify_after_add
+        self._brim, self.overflows = Brim(storage, folder or storage.path, on_full), on_full is None
+        # When keys of a block that adds them one by one, and of queries, are to check it again.
+        self._check_at = self._ask_check_at = 0.0
+        self._note_room(storage.positions_set)
+        self._left = weakref.finalize(self, storage.array.leave)
+        if options.preload:
+            storage.array.preload()
 
-        Parameters
-        ----------
-        path : str or path-like
-            Where to make it. The file appears complete or not at all.
-        capacity : int
-            Number of distinct keys to plan for. Required unless `like` is given.
-        error_rate : float, default 0.01
-            False-positive rate at capacity.
-        layout : {"blocked", "standard"}, default "blocked"
-            One cache line a key, or a few at low rates; or up to 10 % fewer bits.
-        seed : int, optional
-            Of the hash; random by default: with a known seed an attacker crafts false
-            positives. Of "siphash" its 128-bit key, 0 to 2**128 - 1, of "murmur3" 0 to
-            2**32 - 1.
-        hash : {"siphash", "murmur3"}, default "siphash"
-            "siphash" is safe for keys that strangers choose. "murmur3" is faster to compute and
-            is what Guava has; strangers can make keys that it confuses, whatever the seed.
-        like : open filter, optional
-            Copy all of the above from it, of whatever class it is.
-        permissions : int, default 0o600
-            Mode bits of the file.
-        exist_ok : bool, default False
-            Open the file if it exists already with these parameters (any hash and
-            seed, by default). `mmbloom.open_or_create` also opens one that has grown.
-        reserve : {"zeros", "fallocate"}, default "zeros"
-            How the disk space is reserved: "zeros" are written, at about a second a gigabyte,
-            and no later key waits for its page; "fallocate" takes milliseconds, and the
-            first key on each page of 4 KiB some 7 microseconds: for filters that will hold
-            far fewer keys than planned, or on slow disks. Files so large that the kernel
-            cannot keep their changed pages in memory (on most systems a tenth of it) are
-            made the second way, whatever is asked: with zeros a key takes tens of times as long.
-        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-            As in `open`.
+    def rename(self, path: str, lock: WriteLock) -> None:
+        """Take the file by another path, with the lock for that: it is the first of a folder."""
+        self.storage.rename(path)
+        self.path, self.lock = path, lock
+        self._brim, self.overflows = Brim(self.storage, path, None), True
+        self._note_fill()
 
-        Returns
-        -------
-        the class that was called
-            Open, to be closed with ``close`` or by a ``with`` block.
+    def close(self) -> None:
+        """Leave and unmap it, and release everything; closing twice is fine."""
+        failures, array = [], self.storage.array
+        with self.lock.closing():  # no other thread is within a call of this object
+            array.check_idle()
+            for step in (partial(array.leave, self.lock), array.close):
+                try:
+                    step()
+                except (OSError, MmbloomError) as error:  # an interrupt leaves it open
+                    failures.append(error)
+        if failures:
+            raise failures.pop(0)  # which must not be kept by what it keeps
+        self._left.detach()
+
+    def find(self, hashes: HashHalves) -> Bools:
+        """Return which keys are there: bool array of shape (n,)."""
+        return self._contains(self.storage.look(len(hashes[0])).words, hashes)
+
+    def has(self, key: bytes) -> bool:
+        """Return whether one key is there."""
+        found: bool = self.storage.look(1).one.contains(key)
+        return found
+
+    def has_soon(self, key: bytes, now: float) -> bool:
+        """Do as `has`, with one check a moment; `now` is by the monotonic clock.
+
+        A check takes longer than all else. To cut a file between two checks is as dangerous as to
+        cut it between a check and an access.
+        """
+        if now > self._ask_check_at:
+            self.storage.look(_KEYS_A_CHECK)
+            self._ask_check_at = now + MOMENT
+        found: bool = self.storage.views.one.contains(key)
+        return found
+
+    def section(self, timeout: float | None) -> Hold:
+        """Hold the write lock of this file for a call."""
+
+        def looked(_hold: Hold, _patient: bool) -> bool:
+            self.look()
+            return True
+
+        # Checked before waiting for a lock that would be of no use, too.
+        return Hold(self.lock.state, timeout, CALL, self.storage.check_writable, looked)
+
+    def forget_claim(self) -> None:
+        """Reserve no room for a claim any more: it was marked, or never will be."""
+        self._brim.reserved = 0
+
+    def look(self, *, first: bool = False) -> None:
+        """Check the file and the exclusions, which can fail: a section begins.
+
+        In the `first` of several within each other no claim is under way.
+        """
+        if first:
+            self.forget_claim()
+        self._check_at = 0.0  # what a signal handler adds now is checked, and refused
+        self.storage.attend()
+        now = monotonic()
+        if now > self.exclusions.refresh_at:
+            self.exclusions.refresh()
+        self._check_at = now + MOMENT
+
+    def move_to_memory(self) -> None:
+        """Move the array of a new file to shared memory, if that is wanted."""
+        if self.storage.array.wants_memory:
+            with self.lock.held(self.timeout, CALL):
+                self.storage.array.move_to_memory()
+
+    @abstractmethod
+    def prepare(self, hashes: HashHalves) -> Any:
+        """Return what a claim of keys needs, as far as that needs no lock."""
+
+    @abstractmethod
+    def claim(self, prepared: Any, /) -> Any:
+        """Find which keys are new, within a section. What it returns has them as `new`.
 
         Raises
         ------
-        FileExistsError
-            If the path exists and `exist_ok` is not set.
-        ParameterMismatchError
-            If the existing file was made with other parameters.
-        OSError
-            If the disk space cannot be reserved (ENOSPC), or as the system says.
-        ValueError, TypeError
-            If a parameter is out of range, or missing.
+        FilterFullError
+            If they go past the plan and the caller is to be told: leave the section, and `tell`.
         """
-        require_reserve(reserve)
-        settings = OpenOptions(
-            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-        )
-        params = choose_params(capacity, error_rate, layout, seed, hash, like=like)
-        where, is_new = absolute(path), True
+
+    @abstractmethod
+    def mark(self, claimed: Any, prepared: Any, /) -> None:
+        """Add what was claimed, within the section of the claim.
+
+        Before anything is marked the file is checked again: it may have changed, or a flush have
+        failed, in the block.
+        """
+
+    @abstractmethod
+    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
+        """Add keys: which were new, and how many positions were set."""
+
+    @abstractmethod
+    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
+        """Return which keys are there."""
+
+    def add_within(self, hashes: HashHalves) -> Bools:
+        """Add one chunk within a section, and count that in the header."""
+        words, counters = self._begin(len(hashes[0]))
+        new, positions_set = self._add(words, hashes)
+        if self._verify:
+            self._test(words, hashes)
+        self._finish(counters, int(np.count_nonzero(new)), positions_set)
+        return new
+
+    def _begin(self, keys: int) -> tuple[Words, Counters]:
+        """Return the array for a batch of a number of keys, and count that it has begun."""
+        words, counters, _ = self.storage.change(keys)
+        count(counters, BATCHES_BEGUN, 1)
+        return words, counters
+
+    @property
+    def unquestioned(self) -> float:
+        """The number of set positions up to which a single key needs the lock and no more."""
+        if self._verify or not self.storage.is_writable:
+            return -math.inf
+        return self._brim.full_at
+
+    def add_one_soon(self, key: bytes) -> bool:
+        """Do as `add_one_within`, with one check a moment: a block adds many keys one by one."""
+        one = self.storage.views.one
+        if monotonic() > self._check_at:
+            self.look()
+            one = self.storage.change(_KEYS_A_CHECK).one
+        return self._add_key(one, key)
+
+    def add_one_within(self, key: bytes) -> bool:
+        """Add one key within a section; True if it was new."""
+        return self._add_key(self.storage.change(1).one, key)
+
+    def _add_key(self, one: _engine.OneKey, key: bytes) -> bool:
+        new = one.add(key)
+        if self._verify:
+            self._test_one(one, key)
+        if new and one.positions_set() > self._brim.full_at:
+            self.room = 0.0  # the next key is to be foreseen
+        return new
+
+    def _test_one(self, one: _engine.OneKey, key: bytes) -> None:
+        """Raise `LostBitsError` unless a key just added, which the engine has counted, is found."""
+        if not one.contains(key):
+            # Begun and never done, as a batch that lost bits is.
+            count(self.storage.counters, BATCHES_BEGUN, 1)
+            raise LostBitsError(self.storage.path)
+
+    def _test(self, words: Words, hashes: HashHalves) -> None:
+        """Raise `LostBitsError` unless keys just added are found."""
+        if not self._contains(words, hashes).all():
+            raise LostBitsError(self.storage.path)
+
+    def flush(self) -> None:
+        """Force it to the disk, while other processes go on writing."""
+        self.storage.check_open()
+        if self.storage.read_only_reason:
+            return
+        with self.lock.own_threads():  # none may close the file under our feet
+            self.storage.check_writable()
+            self.storage.check_unchanged()
+            flushed_ns = time.time_ns()
+            self._check_at = 0.0  # should this fail, the next key within `locked` is told so
+            self.storage.array.flush(self.timeout)
+            with suppress(LockTimeoutError, ReentryError), self.section(_STAMP_SECONDS):
+                self.storage.counters["flushed_ns"] = flushed_ns
+
+    def sync(self) -> None:
+        """Force it to the disk, with no stamp: for a file that does not change any more."""
+        with self.lock.own_threads():  # none may close the file under our feet
+            self.storage.check_open()
+            self.storage.array.flush()
+
+    def recount(self) -> int:
+        """Count the set positions again, and settle the batches of killed writers."""
+        with self.section(self.timeout):
+            positions_set = self.kind.count_set(self.storage.views.words)
+            self.storage.array.settle(positions_set)
+        return positions_set
+
+    def _finish(self, counters: Counters, new_keys: int, positions_set: int) -> None:
+        if not positions_set:
+            count(counters, BATCHES_BEGUN, -1)  # it changed nothing, so it is no batch
+            return
+        count(counters, KEYS_ADDED, new_keys)
+        now_set = count(counters, POSITIONS_SET, positions_set)
+        count(counters, BATCHES_DONE, 1)  # last: a batch that is not done may have lost bits
+        self._note_room(now_set)  # `_note_fill` would ask the header once more a chunk
+
+    def _note_fill(self) -> None:
+        self._note_room(self.storage.positions_set)  # others may have added, or removed, keys
+
+    def _note_room(self, now_set: int) -> None:
+        fit = (self._brim.full_at - now_set) / self.params.num_hashes
+        self.room = fit - self._brim.reserved
+
+    def leave_room(self, keys: int) -> None:
+        """Expect this number of keys to be added without a check of the plan."""
+        self._note_fill()
+        self.room -= keys
+
+    @property
+    def keys_left(self) -> int:
+        """How many more new keys it takes; a damaged counter makes that 0 or all.
+
+        That is all, unless it overflows.
+        """
+        if not self.overflows:
+            return sys.maxsize
+        return max(0, self.params.capacity - self.storage.counters["keys_added"])
+
+    @abstractmethod
+    def chunk_keys(self, num_keys: int) -> int:
+        """Return how many keys of a batch of this size are a chunk."""
+
+    def may_pass(self, keys: int) -> bool:
+        """Return whether a number of keys goes past the plan if all of them are new."""
+        self._note_fill()
+        return self._brim.may_pass(keys)
+
+    def absent(self, hashes: HashHalves) -> Bools:
+        """Return which keys are not in the file."""
+        return ~self.find(hashes)
+
+    def require_room(self, new: Indices) -> None:
+        """Raise `FilterFullError`, for `tell`, if new keys go past the plan."""
+        self._brim.require_room(new)
+
+    def tell(self, full: FilterFullError) -> None:
+        """Raise the error, or warn once instead; call unlocked, while nothing is marked."""
         try:
-            create_file(
-                where,
-                params,
-                permissions=permissions,
-                allow_network=allow_network,
-                reserve=reserve,
-                kind=cls._FILE.kind.number,
-            )
-        except FileExistsError as error:
-            if not exist_ok or error.filename != where:
-                if error.filename == where:
-                    error.add_note(EXIST_OK)
-                raise
-            is_new = False
-        made = cls._opened(where, settings)
-        try:
-            free = not_asked(hash, seed)
-            require_equal(made.params, params, where, copied=like is not None, free=free)
-            if is_new:
-                made._shelf.move_to_memory()  # noqa: SLF001  of this very class
-        except BaseException:
-            made.close()
-            raise
-        return made
+            self._brim.tell(full)
+        finally:
+            self._note_fill()
 
-    @property
-    def capacity(self) -> int:  # noqa: D102  as in the base
-        return self.params.capacity
+    def warn_if_full(self) -> None:
+        """Warn, if that is due, after a change that has no answers; call unlocked."""
+        if self.storage.positions_set > self._brim.full_at:
+            self._brim.warn()
 
-    @property
-    def num_bits(self) -> int:
-        """Size of the array in bits, or in counters."""
-        return self.params.num_bits
-
-    @property
-    def num_hashes(self) -> int:
-        """Positions in it that each key has."""
-        return self.params.num_hashes
-
-    @property
-    def current_error_rate(self) -> float:
-        """False-positive rate to expect at the present fill; O(1)."""
-        self._storage.check_unchanged()
-        return self._storage.current_error_rate
-
-    def info(self) -> FilterInfo:
-        """Read everything that the file says of itself."""
-        # Here, not above: most programs never ask, and to make the record's class takes 1 ms.
-        from mmbloom.filters.info import read_info  # noqa: PLC0415
-
-        self._storage.check_unchanged()
-        return read_info(self._storage, self._exclusions)
-
-    def __repr__(self) -> str:
-        state = "closed" if self.closed else f"mode={self._options.mode!r}"
-        planned = f"capacity={self.capacity}, error_rate={self.error_rate:g}"
-        return f"<{type(self).__name__} {self.path!r} {planned} {state}>"
+    def _require_fit(self, new: Bools, keys: int) -> None:
+        """Raise `FilterFullError` if the new keys of a claim go past the plan, or reserve room."""
+        if len(new) > self.room and not self._brim.fit_surely(keys):  # seldom: it takes as long
+            self._brim.require_room(np.flatnonzero(new))
+        if len(new):  # a claim of no keys may be within another one
+            self._brim.reserved = keys
+            self.room -= keys
 
 
-def _folder_of(path: str) -> str:
-    """Return the folder that names a file as its own, and alone may write to it, or ""."""
-    folder = os.path.dirname(path)
-    # Its name is that of `format.folder`, which takes 4 ms to import.
-    try:
-        os.stat(os.path.join(folder, "manifest.json"))
-    except FileNotFoundError:  # others are raised: a folder's file must not pass for its own
-        return ""
-    from mmbloom._storage.folder import is_named  # noqa: PLC0415  so here, not above
+class ToClaim(NamedTuple):
+    """Keys on their way to a claim, and which of them may meet: see `_engine.meeting`."""
 
-    return folder if is_named(path) else ""
+    hashes: HashHalves
+    meeting: Bools
+
+
+class BitFile(File):
+    """A file of bits, which are only ever set."""
+
+    kind = BITS
+
+    def prepare(self, hashes: HashHalves) -> ToClaim:
+        """Return which keys may meet, which needs no lock."""
+        return ToClaim(hashes, _engine.meeting(hashes[0], self.params))
+
+    def claim(self, keys: ToClaim) -> _engine.Claimed:
+        """Find which keys are new; call within `section`."""
+        words = self.storage.change(len(keys.meeting)).words
+        claimed = _engine.claim(words, *keys.hashes, self.params, keys.meeting)
+        self._require_fit(claimed.new, claimed.num_new)
+        return claimed
+
+    def mark(self, claimed: _engine.Claimed, keys: ToClaim) -> None:
+        """Set the bits of what was claimed."""
+        if len(claimed.new):
+            self.forget_claim()
+        if not claimed.num_new and not self._verify:
+            return
+        self.storage.attend()
+        words, counters = self._begin(0)
+        positions_set = _engine.commit(words, claimed)
+        if self._verify:
+            self._test(words, keys.hashes)
+        self._finish(counters, claimed.num_new, positions_set)
+
+    def unite(self, start: int, more: Words) -> int:
+        """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
+        with self.section(self.timeout):
+            words, counters = self._begin(0)
+            positions_set = _engine.union(words, start, more)
+            if self._verify and (more & ~words[start : start + len(more)]).any():
+                raise LostBitsError(self.storage.path)
+            self._finish(counters, 0, positions_set)
+        return positions_set
+
+    def require_room_for(self, segments: Iterable[Words]) -> None:
+        """Raise `FilterFullError` if a union goes past the plan; call within `section`."""
+        start = more = 0
+        words = self.storage.views.words
+        for segment in segments:
+            more += _engine.count_set(segment & ~words[start : start + len(segment)])
+            start += len(segment)
+        united = self.storage.positions_set + more
+        keys = self.params.estimated_count(united) - self.storage.approx_count
+        self._brim.require_room(np.zeros(max(0, round(keys)), np.intp))
+
+    def count_united(self, keys_added: int) -> None:
+        """Raise the number of keys added to an estimate of it after a union."""
+        with self.section(self.timeout):
+            more = keys_added - self.storage.counters["keys_added"]
+            count(self.storage.counters, KEYS_ADDED, max(0, more))
+
+    def chunk_keys(self, num_keys: int) -> int:  # noqa: D102  as in the base
+        return _engine.chunk_keys(self.params, num_keys)
+
+    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
+        return _engine.add(words, *hashes, self.params, self.threads)
+
+    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
+        return _engine.contains(words, *hashes, self.params, self.threads)
+
+
+class FoundCounted(NamedTuple):
+    """What `CounterFile.claim` found."""
+
+    new: Bools
+
+
+class CounterFile(File):
+    """A file of counters, which go up and down."""
+
+    kind = COUNTERS
+
+    def prepare(self, hashes: HashHalves) -> HashHalves:
+        """Return the hashes: there is nothing to prepare."""
+        return hashes
+
+    def claim(self, hashes: HashHalves) -> FoundCounted:
+        """Find which keys are new; call within `section`."""
+        words = self.storage.change(len(hashes[0])).words
+        new = _engine.counted_claim(words, *hashes, self.params)
+        self._require_fit(new, int(np.count_nonzero(new)))
+        return FoundCounted(new)
+
+    def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:
+        """Count all keys of the claim, new or not."""
+        if len(claimed.new):
+            self.forget_claim()
+        self.storage.attend()
+        if len(claimed.new):
+            self.add_within(hashes)
+
+    def remove_chunk(self, hashes: HashHalves) -> Bools:
+        """Remove one chunk in a section of its own; bool array of shape (n,)."""
+        with self.section(self.timeout):
+            words, counters = self._begin(len(hashes[0]))
+            found, cleared = _engine.decrement(words, *hashes, self.params, self.threads)
+            self._finish(counters, 0, -cleared)
+        return found
+
+    def add_one_within(self, key: bytes) -> bool:  # noqa: D102
+        return bool(self.add_within(self._hashed(key))[0])
+
+    add_one_soon = add_one_within
+
+    def remove_one(self, key: Key) -> bool:
+        """Remove one key in a section of its own; True if it was there."""
+        return bool(self.remove_chunk(self._hashed(coerce_one(key)))[0])
+
+    def _hashed(self, key: bytes) -> HashHalves:
+        """Hash one key, as a batch."""
+        return _engine.hash_keys(ByteKeys.of([key]), self.params.key_hash)
+
+    def has(self, key: bytes) -> bool:  # noqa: D102
+        return bool(self.find(self._hashed(key))[0])
+
+    def chunk_keys(self, num_keys: int) -> int:  # noqa: D102  as in the base
+        return _engine.chunk_keys(self.params, num_keys, _engine.COUNTER_BITS)
+
+    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
+        return _engine.increment(words, *hashes, self.params, self.threads)
+
+    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
+        return _engine.counted_contains(words, *hashes, self.params, self.threads)

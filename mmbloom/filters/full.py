@@ -11,13 +11,13 @@ import numpy as np
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import BITS, kind_of
 from mmbloom._storage.warnings import warn_past_plan
-from mmbloom._system.typing import Bools, HashHalves, Indices, OnFull, Words
+from mmbloom._system.typing import Bools, HashHalves, Indices, PastPlan, Words
 from mmbloom.errors import FilterFullError
-from mmbloom.sizing.planning import Fill, full_at, most_keys
+from mmbloom.sizing import Fill, full_at, most_keys
 
 TO_GROW = (
-    "make a growing folder of it with mmbloom.grow (mmbloom grow), or go on past the plan with "
-    "on_full='warn' (--when-full warn)"
+    "let it grow, with on_full='grow' (--when-full grow) or mmbloom.grow (mmbloom grow), or go on "
+    "past the plan with on_full='warn' (--when-full warn)"
 )
 NOT_TO_GROW = "make a larger one, or go on past the plan with on_full='warn' (--when-full warn)"
 
@@ -43,7 +43,7 @@ class Brim:
         How many keys the claim that is under way will mark: they count as if they were there.
     """
 
-    def __init__(self, storage: MappedFilter, path: str, on_full: OnFull | None) -> None:
+    def __init__(self, storage: MappedFilter, path: str, on_full: PastPlan | None) -> None:
         self._storage, self._path = storage, path
         self._params = storage.header.params
         self._exact = kind_of(storage.header) is BITS  # "keys added" has those removed as well

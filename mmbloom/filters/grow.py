@@ -2,33 +2,36 @@
 
 The file itself is not copied and not changed: it gets a second name, in a new folder beside it,
 and then folder and file change places. All of it happens under the file's write lock. So a
-writer has added to a file of the folder, or finds that the file was replaced.
-Where this dies the path has the file as it was, or the folder with all that the file knows.
+writer has added to a file of the folder, or finds the folder and goes on with that.
+If this process dies, the path has the file as it was, or the folder with all that the file knows.
 """
 
 import os
 import stat
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 
-from mmbloom._storage.atomic import new_folder, require_reserve, require_same, sync_folder
+from mmbloom._storage.atomic import Target, require_reserve, require_same, sync_folder
 from mmbloom._storage.exclusions import counted_listed, replace_listed
-from mmbloom._storage.folder import entry_of, file_name, first_manifest, is_named, open_named
+from mmbloom._storage.folder import file_name, is_named, new_filter_folder, open_named
+from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import ALL_KINDS, BITS, absolute, as_file_or_folder, kind_of
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._system.moments import outlast
-from mmbloom._system.reentry import CALL
+from mmbloom._system.sections import outlast
 from mmbloom._system.typing import Path, Reserve
 from mmbloom.errors import FormatError, OtherKindError
 from mmbloom.filters.exclusions import ExclusionList
+from mmbloom.filters.file import BitFile
+from mmbloom.filters.growing import GrowingChain, become
 from mmbloom.filters.options import OpenOptions
-from mmbloom.filters.shelf import BitFile
+from mmbloom.filters.shelf import OneFile, Shelf
 from mmbloom.format.exclusions import exclusions_path, exclusions_path_in
 from mmbloom.format.folder import GrowthPlan
+from mmbloom.sizing import Fill
 from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import FilterParams
-from mmbloom.sizing.planning import Fill
 
 
 def grow(
@@ -49,9 +52,7 @@ def grow(
     ----------
     path : str or path-like
         A file of a `BloomFilter`. Other processes may have it open: what they add before the
-        folder is at the path is in the folder. From then on, and before the first key is added
-        to the folder, they get `FileChangedError` until they open it again, with `mmbloom.open`
-        or `GrowingFilter.open`.
+        folder is at the path is in the folder, and their next call goes on with that.
     reserve : {"zeros", "fallocate"}, default "zeros"
         Of the further files, as for `BloomFilter.create`.
     lock_timeout : float or None, default 60.0
@@ -103,7 +104,7 @@ def grow(
 
 
 def _grow_file(path: str, *, options: OpenOptions, reserve: Reserve) -> float:
-    _require_file_of_bits(path)
+    require_file_of_bits(path)
     with ExitStack() as stack:
         storage = MappedFilter(path, writable=True, allow_network=options.allow_network)
         params = storage.header.params
@@ -115,14 +116,9 @@ def _grow_file(path: str, *, options: OpenOptions, reserve: Reserve) -> float:
         if reason:
             raise ValueError(f"{path}: cannot grow: {reason}")
         plan = GrowthPlan.beginning_with(params, reserve)
-        with opened.section(options.lock_timeout, CALL):
+        with opened.section(options.lock_timeout):
             now = storage.current_error_rate
-            try:
-                _swap(path, plan)
-            finally:
-                # A process that has the file open may ask it, and add to it, while its last check
-                # is valid. Under the lock of the newest file nothing is added to the folder.
-                outlast()
+            _swap(path, plan)
     return _rate_of(plan, params, now)
 
 
@@ -156,7 +152,8 @@ def why_not(params: FilterParams, fill: Fill) -> str:
     return ""
 
 
-def _require_file_of_bits(path: str) -> None:
+def require_file_of_bits(path: str) -> None:
+    """Raise `FormatError` unless a path is a file of bits, and a filter of its own."""
     if os.path.islink(path):
         expected = f"the file itself: grow {os.path.realpath(path)}"
         raise FormatError(path, "file", "a symbolic link", expected)
@@ -175,17 +172,63 @@ def _require_file_of_bits(path: str) -> None:
             )
 
 
+def shelf_to_grow(
+    path: str, options: OpenOptions, open_file: Callable[[str, OpenOptions], OneFile]
+) -> Shelf:
+    """Open a file that will grow, or the folder that it has become."""
+
+    def of_file(path: str) -> OneFile:
+        require_file_of_bits(path)
+        shelf = open_file(path, options)
+        file = shelf.only
+        reason = why_not(file.params, Fill.of(file.params, file.storage.positions_set))
+        if reason:
+            shelf.close()
+            raise ValueError(f"{path}: cannot grow: {reason}")
+        return shelf
+
+    def of_folder(path: str) -> GrowingChain:
+        chain = GrowingChain(path, options)
+        chain.uuid = chain.members[0].uuid  # as before it grew, for pickles
+        return chain
+
+    return as_file_or_folder(path, of_file, of_folder)
+
+
+def grow_in_use(shelf: OneFile) -> None:
+    """Grow the file of a shelf, within a section of it, which goes on."""
+    file, state = shelf.only, shelf.state
+    with shelf.loading.here():  # other threads that find the folder wait
+        _swap(shelf.path, GrowthPlan.beginning_with(file.params, "zeros"))
+        # The section goes on with the very lock that it holds, which is that of the file alone.
+        lock = WriteLock(file.path, file.storage.identity, shelf.timeout)
+        lock.state.descriptor, state.descriptor = state.descriptor, None
+        state.inner = lock.held(0.0)
+        state.inner.__enter__()
+        become(shelf, lock)
+
+
 def _swap(path: str, plan: GrowthPlan) -> None:
     """Put a folder with the file in the file's place; call under its lock."""
+    try:
+        _make_folder(path, plan)
+    finally:
+        # A process that has the file open may ask it, and add to it, while its last check is
+        # valid. Under the lock of the newest file nothing is added to the folder.
+        outlast()
+
+
+def _make_folder(path: str, plan: GrowthPlan) -> None:
     file, beside = os.lstat(path), exclusions_path(path)
     listed = counted_listed(beside)  # if damaged, nothing is made
-    permissions, name = stat.S_IMODE(file.st_mode) & 0o777, file_name(0)
-    with new_folder(path, permissions, instead_of=file, like=file) as folder:
-        os.link(path, os.path.join(folder, name))
-        require_same(file, os.path.join(folder, name))
-        first_manifest(folder, plan, [entry_of(folder, name, 0)], permissions, like=file)
+    # Whether a network is allowed was checked when the file was opened.
+    target = Target(path, stat.S_IMODE(file.st_mode) & 0o777, True, instead_of=file)
+    with new_filter_folder(target, plan, like=file) as place:
+        first = place(0, file_name(0)).path
+        os.link(path, first)
+        require_same(file, first)
         if listed.keys:
-            replace_listed(exclusions_path_in(folder), listed.keys, file)
+            replace_listed(exclusions_path_in(os.path.dirname(first)), listed.keys, file)
     if listed.keys:
         with suppress(OSError):  # the folder's count now, and these are not asked
             os.unlink(beside)

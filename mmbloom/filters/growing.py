@@ -1,27 +1,22 @@
 """GrowingFilter: a filter for an unknown number of keys, in ever larger files.
 
 A key is added to the newest file until that has as many as it is planned for; then the next
-one, larger, is made. ``format/folder.py`` has the size and the error rate of each.
+one, larger, is made (``shelf.py``). ``format/folder.py`` has the size and the error rate of each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Self
+import os
+from typing import Any, Self, cast
 
-import numpy as np
-
-from mmbloom import _engine
 from mmbloom._engine import SingleKeys, described
-from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
+from mmbloom._storage.folder import manifest_of
+from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.opening import absolute
-from mmbloom._system.reentry import CALL
+from mmbloom._system.descriptors import remember
 from mmbloom._system.typing import (
-    Bools,
     HashName,
-    Key,
     Layout,
     OnFull,
     Path,
@@ -29,40 +24,13 @@ from mmbloom._system.typing import (
     Resident,
 )
 from mmbloom.errors import ParameterMismatchError
-from mmbloom.filters.chain import Chain, Hashed, contains_one, take
+from mmbloom.filters.chain import Chain
 from mmbloom.filters.folder import FolderFilter
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked, require_equal
-from mmbloom.filters.shelf import File, Lasting, ToClaim
+from mmbloom.filters.shelf import OneFile, Shelf
+from mmbloom.format.exclusions import exclusions_path_in
 from mmbloom.format.folder import GrowthPlan
 from mmbloom.sizing.params import FilterParams
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Keys for one file."""
-
-    member: File
-    keys: ToClaim
-    claimed: _engine.Claimed
-
-
-@dataclass(frozen=True, slots=True)
-class PendingKeys:
-    """What `GrowingChain.claim` found: nothing is set yet.
-
-    Attributes
-    ----------
-    room : int
-        What the newest file had left.
-    new : ndarray of bool, shape (n,)
-        True for each key that adding one by one would have reported as new.
-    parts : list
-        What to set in which file, in order; all but the first are not named yet.
-    """
-
-    room: int
-    new: Bools
-    parts: list[_Part] = field(default_factory=list)
 
 
 class GrowingChain(Chain):
@@ -71,84 +39,35 @@ class GrowingChain(Chain):
     PLAN = GrowthPlan
     plan: GrowthPlan
 
-    def lasting(self, members: Sequence[File]) -> Lasting:
-        """Return all files, until the newest is full."""
-        return Lasting(members[::-1], capacity=members[-1].params.capacity)
 
-    def claim(self, keys: Hashed) -> PendingKeys:
-        """Find which keys are new; call within `section`.
+def become(shelf: Shelf, lock: WriteLock | None = None) -> None:
+    """Make a shelf of one file that of the folder at its path, if its file is the folder's first.
 
-        Makes the files that they need, without naming them.
-        """
-        *older, member = self.members
-        claimed = PendingKeys(member.keys_left, np.zeros(len(keys.found), dtype=np.bool_))
-        left = np.flatnonzero(~keys.found_in_all(older))
-        while True:
-            hashes = take(keys.hashes, left)
-            together = member.prepare(hashes)
-            found = member.claim(together)
-            fresh = np.flatnonzero(found.new)
-            room = member.keys_left
-            claimed.new[left[fresh[:room]]] = True
-            if len(fresh) <= room:
-                claimed.parts.append(_Part(member, together, found))
-                return claimed
-            cut = fresh[room]  # the first that finds the file full
-            fitting = member.prepare(take(hashes, slice(cut)))
-            pending = member.claim(fitting)
-            claimed.parts.append(_Part(member, fitting, pending))
-            # Of the keys after the cut, those that are new after all of the batch are new. The
-            # others may be there only by keys that go to the next file as well: they are asked
-            # for once more, with the keys that stay in this one.
-            held = ~found.new
-            held[:cut] = True
-            unsure = np.flatnonzero(held[cut:]) + cut
-            held[unsure] = _engine.contains_with(
-                member.storage.views.words, pending, *take(hashes, unsure), member.params
-            )
-            left = left[cut:][~held[cut:]]
-            member = self.make_next(member.number + 1)
-
-    def mark(self, claimed: PendingKeys, keys: Hashed) -> None:
-        """Set the bits of what was claimed; call within the `section` of the claim."""
-        newest = self.newest
-        if newest is not claimed.parts[0].member or newest.keys_left != claimed.room:
-            # The caller's block has added other keys: what was claimed may not fit any more.
-            claimed = self.claim(keys)
-        for part in claimed.parts:
-            self._go_to(part.member)
-            part.member.mark(part.claimed, part.keys)
-
-    def add_chunk(self, keys: Hashed) -> Bools:
-        """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(self.timeout, CALL):
-            *older, newest = self.members
-            found = keys.found_in_all(older)
-            if np.count_nonzero(found) + newest.keys_left < len(found):  # it may get full
-                claimed = self.claim(keys)
-                self.mark(claimed, keys)
-                return claimed.new
-            if not found.any():  # the most frequent case, in which nothing is copied
-                return newest.add_within(keys.hashes)
-            new = ~found
-            new[new] = newest.add_within(take(keys.hashes, new))
-            return new
-
-    def add_one(self, key: Key) -> bool:
-        """Add one key in a section of its own; True if it was new."""
-        octets = coerce_one(key)
-        with self.section(self.timeout, CALL):
-            *older, newest = self.members
-            if contains_one(older, octets):
-                return False
-            if not newest.keys_left and not contains_one([newest], octets):
-                newest = self.make_next(newest.number + 1)
-                self._go_to(newest)
-            return newest.add_one_within(octets)
-
-    def _go_to(self, member: File) -> None:
-        if member is not self.newest:
-            self.change_over(member)
+    Parameters
+    ----------
+    shelf : OneFile
+        From then on a `GrowingChain`; every thread that uses it goes on with the folder.
+    lock : WriteLock, optional
+        For the file at its new path, if this is within a section, which goes on with it.
+    """
+    with shelf.loading.here():
+        if not isinstance(shelf, OneFile):  # another thread was faster
+            return
+        file, first = shelf.only, manifest_of(shelf.path).members[0]
+        if first.uuid != file.uuid:
+            return
+        shelf.leaving = True  # before its checks succeed again
+        path = os.path.join(shelf.path, first.name)
+        if file.path != path:  # else this interrupts itself, by a signal handler
+            file.rename(path, lock or WriteLock(path, file.storage.identity, shelf.timeout))
+        shelf.exclusions.move(exclusions_path_in(shelf.path))
+        chain = GrowingChain(shelf.path, shelf.options, begun_as=shelf)
+        shelf.lock.superseded = True
+        chain.former_lock, chain.loading, chain.uuid = shelf.lock, shelf.loading, shelf.uuid
+        chain.on_change, chain.claimed = shelf.on_change, shelf.claimed
+        vars(shelf).update(vars(chain))
+        shelf.__class__ = GrowingChain  # type: ignore[assignment]  # it has all of a chain
+        remember(cast("GrowingChain", shelf))
 
 
 @described
@@ -186,6 +105,7 @@ class GrowingFilter(SingleKeys, FolderFilter):
     """
 
     _shelf: GrowingChain
+    _CAN_GROW = True
 
     def _attach(self, path: str, options: OpenOptions) -> None:
         self._begin(GrowingChain(path, options))

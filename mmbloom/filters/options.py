@@ -9,6 +9,7 @@ from typing import get_args
 
 from mmbloom._system.typing import HashName, Layout, Mode, OnFull, Resident
 from mmbloom.errors import ParameterMismatchError
+from mmbloom.sizing import plan
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
     FilterParams,
@@ -18,7 +19,6 @@ from mmbloom.sizing.params import (
     spelled,
     traits_of,
 )
-from mmbloom.sizing.planning import plan
 
 # A note, not the message: commands show that as well, and have no such argument.
 EXIST_OK = "with exist_ok=True what is there is opened, if it was made with the same parameters"
@@ -50,7 +50,7 @@ class OpenOptions:
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads is {self.threads}, expected 1 or more")
         if self.on_full not in get_args(OnFull):
-            raise ValueError(f"on_full is {self.on_full!r}, expected 'warn' or 'raise'")
+            raise ValueError(f"on_full is {self.on_full!r}, expected 'warn', 'raise' or 'grow'")
         if self.resident not in (True, False, "auto"):
             raise ValueError(f"resident is {self.resident!r}, expected True, False or 'auto'")
 

@@ -16,22 +16,16 @@ import errno
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
-from mmbloom import _engine
 from mmbloom._engine import SingleKeys, described
-from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.folder import remove_older
 from mmbloom._storage.opening import absolute
-from mmbloom._system.reentry import CALL
 from mmbloom._system.typing import (
-    Bools,
     Clock,
     Duration,
     HashName,
-    Key,
     Layout,
     Mode,
     OnFull,
@@ -40,37 +34,16 @@ from mmbloom._system.typing import (
     Resident,
 )
 from mmbloom.errors import MmbloomError
-from mmbloom.filters.chain import Chain, Hashed, contains_one
+from mmbloom.filters.chain import Chain
+from mmbloom.filters.file import File
 from mmbloom.filters.folder import FolderFilter
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
-from mmbloom.filters.shelf import File, Lasting, ToClaim
+from mmbloom.filters.shelf import Lasting
 from mmbloom.format.folder import PeriodPlan, seconds_of
 
 # Files that take longer to make than a period lasts would keep the lock for ever.
 _MOST_ROUNDS = 8
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
-
-
-@dataclass(frozen=True, slots=True)
-class PendingKeys:
-    """What `RotatingChain.claim` found: nothing is set yet.
-
-    Attributes
-    ----------
-    new : ndarray of bool, shape (n,)
-        True for each key that no file had.
-    member : File
-        The newest file then.
-    keys : ToClaim
-        The keys, for it.
-    to_set : PendingKeys
-        What is to be set in it, for keys that only older files have too.
-    """
-
-    new: Bools
-    member: File
-    keys: ToClaim
-    to_set: _engine.Claimed
 
 
 class RotatingChain(Chain):
@@ -111,47 +84,6 @@ class RotatingChain(Chain):
             return members
         return [one for one in members if not self.plan.expired(one.number, time)]
 
-    def claim(self, keys: Hashed) -> PendingKeys:
-        """Find which keys are new; call within `section`."""
-        if len(keys.found):  # no keys, no file
-            self.turn()
-        members = self.members
-        newest = members[-1]
-        together = newest.prepare(keys.hashes)
-        to_set = newest.claim(together)
-        found = keys.found_in_all(self.older(members))
-        return PendingKeys(to_set.new & ~found, newest, together, to_set)
-
-    def mark(self, claimed: PendingKeys, keys: Hashed) -> None:
-        """Set the bits of what was claimed; call within the `section` of the claim."""
-        if not len(keys.found):
-            return
-        newest = self.newest
-        if newest is claimed.member:
-            newest.mark(claimed.to_set, claimed.keys)
-        else:  # the caller's block has added other keys, in another period
-            newest.add_within(keys.hashes)
-        self._keep_up(lambda newest: newest.add_within(keys.hashes))
-
-    def add_chunk(self, keys: Hashed) -> Bools:
-        """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(self.timeout, CALL):
-            self.turn()
-            found = keys.found_in_all(self.older(self.members))
-            new = self.newest.add_within(keys.hashes) & ~found
-            self._keep_up(lambda newest: newest.add_within(keys.hashes))
-        return new
-
-    def add_one(self, key: Key) -> bool:
-        """Add one key in a section of its own; True if it was new."""
-        octets = coerce_one(key)
-        with self.section(self.timeout, CALL):
-            self.turn()
-            older = self.older(self.members)
-            new = self.newest.add_one_within(octets) and not contains_one(older, octets)
-            self._keep_up(lambda newest: newest.add_one_within(octets))
-        return new
-
     @property
     def room(self) -> float:
         """How many keys fit into the plan of the present period for sure."""
@@ -160,15 +92,15 @@ class RotatingChain(Chain):
             return 0.0  # the caller was told of a period that is over, and not of the next one
         return newest.room
 
-    def _keep_up(self, add: Callable[[File], object]) -> None:
-        """Add once more what was added while its period came to an end.
+    def keep_up(self, _add: Callable[[File], object]) -> None:
+        """Add once more what was added while its period came to an end; within `section`.
 
         A key is kept from the time at which its add returns, which is later than this check.
         """
         for _ in range(_MOST_ROUNDS):
             if not self.turn():
                 return
-            add(self.newest)
+            _add(self.newest)
         raise MmbloomError(
             f"{self.path}: {_MOST_ROUNDS} periods of {self.plan.every_seconds} s have "
             "ended while files were made for them; create one with longer periods"
@@ -262,7 +194,7 @@ class RotatingFilter(SingleKeys, FolderFilter):
         self._clock = clock
         self._begin(RotatingChain(path, options, clock))
 
-    def _arguments(self) -> tuple[object, ...]:
+    def _arguments(self) -> tuple[Any, ...]:
         return *super()._arguments(), self._clock  # another clock would give other answers
 
     @classmethod
@@ -335,6 +267,7 @@ class RotatingFilter(SingleKeys, FolderFilter):
         ValueError, TypeError
             If a parameter is out of range.
         """
+        cls._require_growth(on_full)
         settings = OpenOptions(
             "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
         )
@@ -395,6 +328,7 @@ class RotatingFilter(SingleKeys, FolderFilter):
         FormatError, OSError
             As `GrowingFilter.open`.
         """
+        cls._require_growth(on_full)
         settings = OpenOptions(
             mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
         )

@@ -1,31 +1,24 @@
 """An open filter is a shelf of files; all writing is a section of its newest file.
 
-`Shelf` is what a `Filter` and a `Claim` ask for: a single `File`, or the files of a folder
-(``chain.py``). A file is its map, its lock, and what happens to bits and counters between lock
-and unlock.
+`Shelf` is what a `Filter` and a `Claim` ask for: which files there are, which of them has a key,
+and which gets one. `OneFile` is a single file at the path of the filter; the files of a folder are
+a `Chain` (``chain.py``). What happens to the array of a file is the subject of ``file.py``.
 
-- All writing to a file is in a section: lock, check, kernel, counters.
-- The check proves that the file is there, whole and writable, and follows its array; what can
-  fail of it fails before anything is changed. Keys that a block of the caller's adds one at a time
-  share a check for a moment.
 - Query and add are one section: with the lock around the add only, 35,577 of 200,000 keys were
   reported new by both of two workers.
-- A section within a section of the same thread goes on with its lock.
-- A writer killed at any instant leaves a valid filter; the batch counters tell that it happened.
-  In a filter of counters, what an addition had counted harms nothing, and a key half removed is
-  not found, unless it would be when all is done (see ``_engine/reference/counters.py``).
-- A file that is dropped without a close, or is open when the program ends, is left all the same.
+- What goes past the plan of the newest file goes to a larger one, if that is wanted. The file at
+  the path then becomes the first of a folder, and this very object becomes a `Chain`, in whichever
+  process: the call or block that is under way goes on. Each method here that enters a section, or
+  asks the files, therefore calls the methods of the class that this object has by then.
 """
 
 from __future__ import annotations
 
 import math
-import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
@@ -33,28 +26,14 @@ import numpy as np
 
 from mmbloom import _engine
 from mmbloom._engine import Grounds, Hold, LockState
-from mmbloom._engine.key_batch import ByteKeys
 from mmbloom._keys.coerce import coerce_one
-from mmbloom._storage.lock import WriteLock
-from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.opening import BITS, COUNTERS, Counters, Kind
-from mmbloom._storage.resident.leaving import leave, leave_when_dropped
-from mmbloom._system.moments import MOMENT
-from mmbloom._system.reentry import BLOCK, CALL
-from mmbloom._system.threads import usable_cores
-from mmbloom._system.typing import Bools, HashHalves, Indices, Key, OnFull, Words
-from mmbloom.errors import (
-    ClosedFilterError,
-    FilterFullError,
-    LockTimeoutError,
-    LostBitsError,
-    MmbloomError,
-    ReentryError,
-)
+from mmbloom._system.descriptors import ThreadLock
+from mmbloom._system.sections import BLOCK, CALL
+from mmbloom._system.typing import Bools, HashHalves, Indices, Key
+from mmbloom.errors import ClosedFilterError, FileChangedError
 from mmbloom.filters.exclusions import ExclusionList
-from mmbloom.filters.full import Brim
+from mmbloom.filters.file import File
 from mmbloom.filters.options import OpenOptions
-from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.sizing.params import FilterParams
 
 if TYPE_CHECKING:  # which takes milliseconds, for filters of one file
@@ -62,13 +41,8 @@ if TYPE_CHECKING:  # which takes milliseconds, for filters of one file
 
 R = TypeVar("R")
 
-_KEYS_A_CHECK = 16  # how many are added or asked in a moment if each waits for the disk
-
 # To check more files takes longer than the moment for which the check is good.
 _MOST_TRUSTED = 128
-
-# The time of the last flush is for people to read: not worth waiting for another's lock.
-_STAMP_SECONDS = 0.1
 
 
 class Lasting(NamedTuple):
@@ -77,7 +51,71 @@ class Lasting(NamedTuple):
     asked: Sequence[File]
     since: float = 0.0
     ends: float = math.inf
-    capacity: float = math.inf  # most keys in the newest file
+
+
+class Hashed(NamedTuple):
+    """Keys on their way to the lock.
+
+    Attributes
+    ----------
+    hashes : HashHalves
+        Of all keys.
+    tested : tuple of File
+        Files that were tested.
+    found : ndarray of bool, shape (n,), or None
+        Keys that one of these has.
+    first, ready : File and what it has prepared, or None
+        For a claim in this file.
+    """
+
+    hashes: HashHalves
+    tested: tuple[File, ...] = ()
+    found: Bools | None = None
+    first: File | None = None
+    ready: Any = None
+
+    @property
+    def num_keys(self) -> int:
+        """How many keys these are."""
+        return len(self.hashes[0])
+
+    def ready_for(self, member: File) -> Any:
+        """Return what a claim of all keys in a file needs."""
+        return self.ready if member is self.first else member.prepare(self.hashes)
+
+    def found_in_all(self, older: Sequence[File]) -> Bools:
+        """Return the keys that one of these files has, testing those that were not tested."""
+        if self.found is None or not {*self.tested} <= {*older}:
+            # One was dropped: what it has does not count.
+            return found_in(older, self.hashes)
+        untested = [member for member in older if member not in self.tested]
+        return self.found | found_in(untested, self.hashes) if untested else self.found
+
+
+class Part(NamedTuple):
+    """Keys for one file: as `File.prepare` and `File.claim` have returned them."""
+
+    member: File
+    keys: Any
+    claimed: Any
+
+
+class Pending(NamedTuple):
+    """What `Shelf.claim` found: nothing is set yet.
+
+    Attributes
+    ----------
+    new : ndarray of bool, shape (n,)
+        True for each key that adding one by one would have reported as new.
+    room : int
+        What the newest file had left.
+    parts : list of Part
+        What to set in which file, in order; all but the first are not named yet.
+    """
+
+    new: Bools
+    room: int
+    parts: list[Part]
 
 
 class Shelf(ABC):
@@ -97,33 +135,31 @@ class Shelf(ABC):
         Seconds to wait for the write lock; None for ever.
     strict : bool
         Whether what goes past the plan is refused.
-    check_open, check_unchanged, check_writable : callable
-        They raise if the filter was closed; is not at its path any more; cannot be written.
     exclusions : ExclusionList
         Keys that are answered as not seen.
     state : LockState
         Whose section it is.
+    loading : ThreadLock
+        Held while files are opened: by one thread at a time.
     claimed : weak reference of a Claim, or None
         The one whose block is under way; read and changed within sections only.
-    prepare_chunk : callable, optional
-        What can be done with the hashes of a chunk ahead of the lock.
+    on_change : callable
+        Called when a file was made or dropped, after which the old ones may not be kept.
     """
 
     uuid: bytes
     plan: FilterParams | FolderPlan
     exclusions: ExclusionList
     state: LockState
-    check_open: Callable[[], object]
-    check_unchanged: Callable[[], object]
-    check_writable: Callable[[], object]
     claimed: weakref.ref[Any] | None = None
-    prepare_chunk: Callable[[HashHalves], Any] | None = None
     renews: ClassVar[bool] = False
     """Whether a key that an older file has is added to the newest all the same."""
 
     def __init__(self, path: str, options: OpenOptions) -> None:
         self.path, self.options = path, options
         self.timeout, self.strict = options.lock_timeout, options.on_full == "raise"
+        self.on_change: Callable[[], object] = int
+        self.loading = ThreadLock()
 
     @property
     @abstractmethod
@@ -145,6 +181,11 @@ class Shelf(ABC):
         """
 
     @property
+    @abstractmethod
+    def only(self) -> File:
+        """The file at the path of the filter; `OtherKindError` if a folder is there."""
+
+    @property
     def room(self) -> float:
         """How many keys fit into the plan for sure: a batch of more is to be foreseen."""
         return self.newest.room
@@ -156,6 +197,10 @@ class Shelf(ABC):
     def asked(self, members: Sequence[File]) -> Sequence[File]:
         """Return the files that a query asks, oldest first: all of them."""
         return members
+
+    def older(self, members: Sequence[File]) -> Sequence[File]:
+        """Return those of the files asked that do not change any more."""
+        return [member for member in self.asked(members) if member is not members[-1]]
 
     def lasting(self, members: Sequence[File]) -> Lasting | None:
         """Return for how long which files are asked, and the newest added to; None if unknown."""
@@ -192,13 +237,13 @@ class Shelf(ABC):
         return Grounds(
             arrays=arrays,
             words=words,
-            lock=newest.state,
+            lock=newest.lock.state,
             section=self.state,
             file=file,
             listed_until=exclusions.refresh_at,
             plain=exclusions.empty,
             full_at=newest.unquestioned if writable else -math.inf,
-            capacity=lasting.capacity,
+            capacity=newest.params.capacity if newest.overflows else math.inf,
             since=lasting.since,
             ends=lasting.ends,
             renews=self.renews,
@@ -220,54 +265,296 @@ class Shelf(ABC):
         """Force every file to the disk; do nothing if this object only reads."""
 
     @abstractmethod
+    def read_info(self, members: Sequence[File]) -> Any:
+        """Read everything that these files say of themselves."""
+
     def recount(self) -> int:
         """Count the set positions again, and settle the batches of killed writers."""
+        self.check_writable()
+        return self.ask(lambda members: sum(member.recount() for member in members))
 
     @abstractmethod
+    def check_open(self) -> None:
+        """Raise `ClosedFilterError` after `close`."""
+
+    @abstractmethod
+    def check_unchanged(self) -> None:
+        """Raise `FileChangedError` if the filter is not at its path any more."""
+
+    @abstractmethod
+    def check_writable(self) -> None:
+        """Raise as `MappedFilter.check_writable` unless this object may write."""
+
     def has(self, key: bytes) -> bool:
         """Return whether one key is there, excluded or not."""
+        return self.ask(lambda members: contains_one(self.asked(members), key))
 
-    @abstractmethod
     def find(self, hashes: HashHalves) -> Bools:
         """Return which keys are there: bool array of shape (n,)."""
+        return self.ask(lambda members: found_in(self.asked(members), hashes))
 
-    @abstractmethod
     def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
         """Hold the write lock of the newest file, for a block of the caller's or a call."""
+        # Checked before waiting for a lock that would be of no use, too.
+        return Hold(self.state, timeout, kind, self.check_writable, self._ready)
+
+    def _ready(self, section: Hold, patient: bool) -> bool:
+        return self.lock_newest(section, patient)
+
+    @abstractmethod
+    def lock_newest(self, section: Hold, patient: bool) -> bool:
+        """Take the lock of the newest file, at once or not at all if impatient, and check it."""
 
     def turn(self) -> bool:
         """Begin another newest file if it is time, within `section`; return whether it was."""
         return False
 
-    @abstractmethod
-    def add_chunk(self, prepared: Any, /) -> Bools:
-        """Add one chunk in a section of its own; bool array of shape (n,)."""
+    def keep_up(self, _add: Callable[[File], object]) -> None:
+        """Add once more what was added while its time came to an end; call within `section`."""
+        return
 
     @abstractmethod
+    def prepare(self, hashes: HashHalves) -> Hashed:
+        """Prepare keys for `add_chunk`, without the lock."""
+
+    def prepare_claim(self, hashes: HashHalves) -> Hashed:
+        """Prepare keys for `claim`, without the lock."""
+        return self.prepare(hashes)
+
+    def add_chunk(self, keys: Hashed) -> Bools:
+        """Add one chunk in a section of its own; bool array of shape (n,)."""
+        # The caller has checked before the first chunk that it may write.
+        with Hold(self.state, self.timeout, CALL, None, self._ready):
+            return self.add_within(keys)
+
+    def add_within(self, keys: Hashed) -> Bools:
+        """Add one chunk within `section`."""
+        self.turn()
+        members = self.members
+        newest = members[-1]
+        found = keys.found_in_all(self.older(members))
+        if len(found) - np.count_nonzero(found) > newest.keys_left:  # it may get full
+            pending = self.claim(keys)
+            self.mark(pending, keys)
+            return pending.new
+        if self.renews or not found.any():  # the most frequent case, in which nothing is copied
+            new = newest.add_within(keys.hashes) & ~found
+        else:
+            new = ~found
+            new[new] = newest.add_within(take(keys.hashes, new))
+        self.keep_up(lambda newest: newest.add_within(keys.hashes))
+        return new
+
     def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
+        octets = coerce_one(key)
+        with self.section(self.timeout, CALL):
+            return self.add_one_within(octets)
 
-    @abstractmethod
-    def prepare(self, hashes: HashHalves) -> Any:
-        """Return what a claim of keys needs, as far as that needs no lock."""
+    def add_one_within(self, key: bytes) -> bool:
+        """Add one key within `section`; True if it was new."""
+        self.turn()
+        *_, newest = members = self.members
+        found = contains_one(self.older(members), key)
+        if found and not self.renews:
+            return False
+        if not newest.keys_left and not newest.has(key):
+            newest = self.make_next(newest.number + 1)
+            self.change_over(newest)
+        new = newest.add_one_within(key) and not found
+        self.keep_up(lambda newest: newest.add_one_within(key))
+        return new
 
-    @abstractmethod
-    def claim(self, prepared: Any, /) -> Any:
-        """Find which keys are new; call within `section`. What it returns has them as `new`.
+    def claim(self, keys: Hashed) -> Pending:
+        """Find which keys are new; call within `section`.
+
+        Make the files that they need, without naming them.
 
         Raises
         ------
         FilterFullError
             If they go past the plan and the caller is to be told: leave the section, and `tell`.
         """
+        if not keys.num_keys:  # no keys, no file
+            return Pending(np.zeros(0, np.bool_), 0, [])
+        self.turn()
+        members = self.members
+        member = members[-1]
+        found = keys.found_in_all(self.older(members))
+        pending = Pending(np.zeros(len(found), np.bool_), member.keys_left, [])
+        left = None if self.renews or not found.any() else np.flatnonzero(~found)
+        together = (
+            keys.ready_for(member) if left is None else member.prepare(take(keys.hashes, left))
+        )
+        while True:
+            claimed, room = member.claim(together), member.keys_left
+            if left is None and keys.num_keys > room:
+                left = np.arange(keys.num_keys)
+            if left is None:
+                pending.new[:] = claimed.new & ~found
+                pending.parts.append(Part(member, together, claimed))
+                return pending
+            fresh = np.flatnonzero(claimed.new)
+            pending.new[left[fresh[:room]]] = True
+            if len(fresh) <= room:
+                pending.parts.append(Part(member, together, claimed))
+                return pending
+            hashes = take(keys.hashes, left)
+            cut = fresh[room]  # the first that finds the file full
+            fitting = member.prepare(take(hashes, slice(cut)))
+            part = Part(member, fitting, member.claim(fitting))
+            pending.parts.append(part)
+            # Of the keys after the cut, those that are new after all of the batch are new. The
+            # others may be there only by keys that go to the next file as well: they are asked
+            # for once more, with the keys that stay in this one.
+            held = ~claimed.new
+            held[:cut] = True
+            unsure = np.flatnonzero(held[cut:]) + cut
+            held[unsure] = _engine.contains_with(
+                member.storage.views.words, part.claimed, *take(hashes, unsure), member.params
+            )
+            left = left[cut:][~held[cut:]]
+            member = self.make_next(member.number + 1)
+            together = member.prepare(take(keys.hashes, left))
+
+    def mark(self, pending: Pending, keys: Hashed) -> None:
+        """Add what was claimed; call within the `section` of the claim."""
+        if not pending.parts:
+            return
+        newest = self.newest
+        if newest is not pending.parts[0].member or newest.keys_left != pending.room:
+            # The caller's block has added other keys: what was claimed may not fit any more.
+            pending = self.claim(keys)
+        for part in pending.parts:
+            if part.member is not self.newest:
+                self.change_over(part.member)
+            part.member.mark(part.claimed, part.keys)
+        self.keep_up(lambda newest: newest.add_within(keys.hashes))
 
     @abstractmethod
-    def mark(self, claimed: Any, prepared: Any, /) -> None:
-        """Add what was claimed; call within the `section` of the claim.
+    def make_next(self, number: int) -> File:
+        """Make the file that is to be the newest, and do not name it yet; within `section`."""
 
-        Before anything is marked the file is checked again: it may have changed, or a flush have
-        failed, in the block.
-        """
+    @abstractmethod
+    def change_over(self, member: File) -> None:
+        """Make a file of `make_next` the newest; within `section`."""
+
+
+class OneFile(Shelf):
+    """A single file, at the path of the filter.
+
+    Parameters
+    ----------
+    file : File
+        The file, which this closes.
+    options : OpenOptions
+        How it was opened.
+    """
+
+    leaving = False  # whether the file is, or soon will be, the first of a folder
+
+    def __init__(self, file: File, options: OpenOptions) -> None:
+        super().__init__(file.path, options)
+        self.file, self._files = file, (file,)
+        self.uuid, self.plan, self.exclusions = file.uuid, file.params, file.exclusions
+        self.lock, self.state = file.lock, file.lock.state
+        self.lock.moved = self.follow
+
+    @property
+    def members(self) -> Sequence[File]:  # noqa: D102  as in the base
+        return self._files
+
+    @property
+    def only(self) -> File:  # noqa: D102
+        return self.file
+
+    @property
+    def listed(self) -> tuple[Sequence[File], tuple[bytes, int, int, int, int], object]:  # noqa: D102
+        return self._files, (*self.file.storage.file, 0), None
+
+    def grounds(self, gone: int, more: int) -> Grounds | None:  # noqa: D102
+        found = super().grounds(gone, more)
+        return None if self.leaving else found
+
+    def ask(self, question: Callable[[Sequence[File]], R]) -> R:  # noqa: D102
+        try:
+            answer = question(self._files)
+        except FileChangedError:
+            if not self.follow():
+                raise
+        else:
+            if not self.leaving:  # else others may have added to the folder before the question
+                return answer
+            self.follow()
+        return self.ask(question)
+
+    def follow(self) -> bool:
+        """Become the folder that is at the path, if this file is its first; return whether."""
+        return False
+
+    @property
+    def closed(self) -> bool:  # noqa: D102
+        return self.file.storage.closed
+
+    def close(self) -> None:  # noqa: D102
+        self.file.close()
+
+    def flush(self) -> None:  # noqa: D102
+        self.ask(flush)
+
+    def read_info(self, members: Sequence[File]) -> Any:  # noqa: D102
+        # Here, not above: most programs never ask, and to make the record's class takes 1 ms.
+        from mmbloom.filters.info import read_info  # noqa: PLC0415
+
+        members[0].storage.check_unchanged()
+        return read_info(members[0].storage, self.exclusions)
+
+    def check_open(self) -> None:  # noqa: D102
+        self.file.storage.check_open()
+
+    def check_unchanged(self) -> None:  # noqa: D102
+        self.ask(lambda members: members[-1].storage.check_unchanged())
+
+    def check_writable(self) -> None:  # noqa: D102
+        self.file.storage.check_writable()
+
+    def lock_newest(self, section: Hold, patient: bool) -> bool:  # noqa: D102
+        # The section is this file's: its lock is held.
+        try:
+            self.file.look(first=section.first)
+        except FileChangedError:
+            if not self.follow():
+                raise
+        else:
+            if not self.leaving:
+                return True
+            self.follow()
+        return self.lock_newest(section, patient)
+
+    def older(self, members: Sequence[File]) -> Sequence[File]:  # noqa: ARG002, D102
+        return ()
+
+    prepare = staticmethod(Hashed)
+
+    def prepare_claim(self, hashes: HashHalves) -> Hashed:  # noqa: D102
+        return Hashed(hashes, first=self.file, ready=self.file.prepare(hashes))
+
+    def add_within(self, keys: Hashed) -> Bools:  # noqa: D102
+        if self.file.overflows and keys.num_keys > self.file.keys_left:  # it may get full
+            return super().add_within(keys)
+        return self.file.add_within(keys.hashes)
+
+    def add_one(self, key: Key) -> bool:  # noqa: D102
+        if self.state.around() and self.file.keys_left:  # a block: one section for many keys
+            octets = coerce_one(key)
+            with Hold(self.state, 0.0, CALL):
+                return self.file.add_one_soon(octets)
+        return super().add_one(key)
+
+    def make_next(self, number: int) -> File:  # noqa: D102
+        raise NotImplementedError(number)  # no file that overflows is a shelf of this class
+
+    change_over = make_next  # type: ignore[assignment]
 
 
 def key_rule_of(members: Sequence[File]) -> str | None:
@@ -279,439 +566,47 @@ def key_rule_of(members: Sequence[File]) -> str | None:
     return next((rule for rule in rules if rule is not None), None)
 
 
-def count(counters: Counters, place: int, by: int) -> int:
-    """Add to one counter, within a call; what it is now."""
-    now: int = (counters.words.item(place) + by) % 2**64
-    counters.words[place] = now
-    return now
-
-
-class File(Shelf):
-    """One open filter file, whatever its positions are; a shelf of its own, or one of a folder's.
-
-    Parameters
-    ----------
-    storage : MappedFilter
-        Its map, which this closes.
-    exclusions : ExclusionList
-        Those of its filter: checked before anything is changed, as that can fail.
-    options : OpenOptions
-        How to open it.
-    on_full : {"warn", "raise"}, optional
-        What to do at the end of its plan; None for nothing, where another file takes the rest.
-    folder : str, optional
-        That has it as one of its own: for messages.
-    number : int, default 0
-        Of a folder's file, by the manifest.
-
-    Attributes
-    ----------
-    room : float
-        How many keys fit into the plan for sure, by the last check; infinite where none is told.
-    """
-
-    kind: ClassVar[Kind]
-    room: float = 0.0
-
-    def __init__(
-        self,
-        storage: MappedFilter,
-        exclusions: ExclusionList,
-        options: OpenOptions,
-        *,
-        on_full: OnFull | None,
-        folder: str = "",
-        number: int = 0,
-    ) -> None:
-        super().__init__(storage.path, options)
-        self.storage, self.exclusions, self.number = storage, exclusions, number
-        self.uuid = storage.header.uuid
-        self.check_open, self.check_unchanged = storage.check_open, storage.check_unchanged
-        self.check_writable = storage.check_writable
-        self.plan = self.params = storage.header.params
-        self.lock = WriteLock(storage.path, storage.identity, options.lock_timeout)
-        self.state = self.lock.state
-        self.threads = options.threads or usable_cores()
-        self._verify = options.verify_after_add
-        self._brim = Brim(storage, folder or storage.path, on_full)
-        # When keys of a block that adds them one by one, and of queries, are to check it again.
-        self._check_at = self._ask_check_at = 0.0
-        self._note_room(storage.positions_set)
-        self._left = leave_when_dropped(self, storage.array)
-        if options.preload:
-            storage.array.preload()
-
-    @property
-    def members(self) -> Sequence[File]:  # noqa: D102  as in the base
-        return (self,)
-
-    @property
-    def newest(self) -> File:  # noqa: D102
-        return self
-
-    @property
-    def listed(self) -> tuple[Sequence[File], tuple[bytes, int, int, int, int], object]:  # noqa: D102
-        return (self,), (*self.storage.file, 0), None
-
-    def ask(self, question: Callable[[Sequence[File]], R]) -> R:  # noqa: D102
-        return question((self,))
-
-    @property
-    def closed(self) -> bool:  # noqa: D102
-        return self.storage.closed
-
-    def close(self) -> None:  # noqa: D102
-        failures, array = [], self.storage.array
-        with self.lock.closing():  # no other thread is within a call of this object
-            array.check_idle()
-            for step in (partial(leave, array, self.lock), array.close):
-                try:
-                    step()
-                except (OSError, MmbloomError) as error:  # an interrupt leaves it open
-                    failures.append(error)
-        if failures:
-            raise failures.pop(0)  # which must not be kept by what it keeps
-        self._left.detach()
-
-    def find(self, hashes: HashHalves) -> Bools:  # noqa: D102
-        return self._contains(self.storage.look(len(hashes[0])).words, hashes)
-
-    def has(self, key: bytes) -> bool:  # noqa: D102
-        found: bool = self.storage.look(1).one.contains(key)
-        return found
-
-    def has_soon(self, key: bytes, now: float) -> bool:
-        """Do as `has`, with one check a moment; `now` is by the monotonic clock.
-
-        A check takes longer than all else. To cut a file between two checks is as dangerous as to
-        cut it between a check and an access.
-        """
-        if now > self._ask_check_at:
-            self.storage.look(_KEYS_A_CHECK)
-            self._ask_check_at = now + MOMENT
-        found: bool = self.storage.views.one.contains(key)
-        return found
-
-    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:  # noqa: D102
-        # Checked before waiting for a lock that would be of no use, too.
-        return Hold(self.state, timeout, kind, self.storage.check_writable, self._looked)
-
-    def _looked(self, hold: Hold, _patient: bool) -> bool:
-        if hold.first:  # no claim is under way
-            self.forget_claim()
-        self.look()
-        return True
-
-    def forget_claim(self) -> None:
-        """Reserve no room for a claim any more: it was marked, or never will be."""
-        self._brim.reserved = 0
-
-    def look(self) -> None:
-        """Check the file and the exclusions, which can fail: a section begins."""
-        self._check_at = 0.0  # what a signal handler adds now is checked, and refused
-        self.storage.attend()
-        now = monotonic()
-        if now > self.exclusions.refresh_at:
-            self.exclusions.refresh()
-        self._check_at = now + MOMENT
-
-    def move_to_memory(self) -> None:
-        """Move the array of a new file to shared memory, if that is wanted."""
-        if self.storage.array.wants_memory:
-            with self.lock.held(self.timeout, CALL):
-                self.storage.array.move_to_memory()
-
-    @abstractmethod
-    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
-        """Add keys: which were new, and how many positions were set."""
-
-    @abstractmethod
-    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
-        """Return which keys are there."""
-
-    def add_chunk(self, hashes: HashHalves) -> Bools:  # noqa: D102  as in the base
-        # The caller has checked before the first chunk that it may write.
-        with Hold(self.state, self.timeout, CALL, None, self._looked):
-            return self.add_within(hashes)
-
-    def add_within(self, hashes: HashHalves) -> Bools:
-        """Add one chunk within a section, and count that in the header."""
-        words, counters = self._begin(len(hashes[0]))
-        new, positions_set = self._add(words, hashes)
-        if self._verify:
-            self._test(words, hashes)
-        self._finish(counters, int(np.count_nonzero(new)), positions_set)
-        return new
-
-    def _begin(self, keys: int) -> tuple[Words, Counters]:
-        """Return the array for a batch of a number of keys, and count that it has begun."""
-        words, counters, _ = self.storage.change(keys)
-        count(counters, BATCHES_BEGUN, 1)
-        return words, counters
-
-    @property
-    def unquestioned(self) -> float:
-        """The number of set positions up to which a single key needs the lock and no more."""
-        if self._verify or not self.storage.is_writable:
-            return -math.inf
-        return self._brim.full_at
-
-    def add_one(self, key: Key) -> bool:  # noqa: D102  as in the base
-        if not self.state.around():
-            with self.section(self.timeout, CALL):
-                return self.add_one_within(key)
-        with Hold(self.state, 0.0, CALL):  # within a block: one section for many keys
-            one = self.storage.views.one
-            if monotonic() > self._check_at:
-                self.look()
-                one = self.storage.change(_KEYS_A_CHECK).one
-            return self._add_key(one, key)
-
-    def add_one_within(self, key: Key) -> bool:
-        """Add one key within a section; True if it was new."""
-        return self._add_key(self.storage.change(1).one, key)
-
-    def _add_key(self, one: _engine.OneKey, key: Key) -> bool:
-        new = one.add(key)
-        if self._verify:
-            self._test_one(one, key)
-        if new and one.positions_set() > self._brim.full_at:
-            self.room = 0.0  # the next key is to be foreseen
-        return new
-
-    def _test_one(self, one: _engine.OneKey, key: Key) -> None:
-        """Raise `LostBitsError` unless a key just added, which the engine has counted, is found."""
-        if not one.contains(key):
-            # Begun and never done, as a batch that lost bits is.
-            count(self.storage.counters, BATCHES_BEGUN, 1)
-            raise LostBitsError(self.storage.path)
-
-    def _test(self, words: Words, hashes: HashHalves) -> None:
-        """Raise `LostBitsError` unless keys just added are found."""
-        if not self._contains(words, hashes).all():
-            raise LostBitsError(self.storage.path)
-
-    def flush(self) -> None:  # noqa: D102  while other processes go on writing
-        self.storage.check_open()
-        if self.storage.read_only_reason:
-            return
-        with self.lock.own_threads():  # none may close the file under our feet
-            self.storage.check_writable()
-            self.storage.check_unchanged()
-            flushed_ns = time.time_ns()
-            self._check_at = 0.0  # should this fail, the next key within `locked` is told so
-            self.storage.array.flush(self.timeout)
-            with suppress(LockTimeoutError, ReentryError), self.section(_STAMP_SECONDS, CALL):
-                self.storage.counters["flushed_ns"] = flushed_ns
-
-    def sync(self) -> None:
-        """Force it to the disk, with no stamp: for a file that does not change any more."""
-        with self.lock.own_threads():  # none may close the file under our feet
-            self.storage.check_open()
-            self.storage.array.flush()
-
-    def recount(self) -> int:  # noqa: D102
-        with self.section(self.timeout, CALL):
-            positions_set = self.kind.count_set(self.storage.views.words)
-            self.storage.array.settle(positions_set)
-        return positions_set
-
-    def _finish(self, counters: Counters, new_keys: int, positions_set: int) -> None:
-        if not positions_set:
-            count(counters, BATCHES_BEGUN, -1)  # it changed nothing, so it is no batch
-            return
-        count(counters, KEYS_ADDED, new_keys)
-        now_set = count(counters, POSITIONS_SET, positions_set)
-        count(counters, BATCHES_DONE, 1)  # last: a batch that is not done may have lost bits
-        self._note_room(now_set)  # `_note_fill` would ask the header once more a chunk
-
-    def _note_fill(self) -> None:
-        self._note_room(self.storage.positions_set)  # others may have added, or removed, keys
-
-    def _note_room(self, now_set: int) -> None:
-        fit = (self._brim.full_at - now_set) / self.params.num_hashes
-        self.room = fit - self._brim.reserved
-
-    def leave_room(self, keys: int) -> None:
-        """Expect this number of keys to be added without a check of the plan."""
-        self._note_fill()
-        self.room -= keys
-
-    @property
-    def keys_left(self) -> int:
-        """How many more new keys it is planned for; a damaged counter makes that 0 or all."""
-        return max(0, self.params.capacity - self.storage.counters["keys_added"])
-
-    @abstractmethod
-    def chunk_keys(self, num_keys: int) -> int:
-        """Return how many keys of a batch of this size are a chunk."""
-
-    def may_pass(self, keys: int) -> bool:
-        """Return whether a number of keys goes past the plan if all of them are new."""
-        self._note_fill()
-        return self._brim.may_pass(keys)
-
-    def absent(self, hashes: HashHalves) -> Bools:
-        """Return which keys are not in the file."""
-        return ~self.find(hashes)
-
-    def require_room(self, new: Indices) -> None:
-        """Raise `FilterFullError`, for `tell`, if new keys go past the plan."""
-        self._brim.require_room(new)
-
-    def tell(self, full: FilterFullError) -> None:
-        """Raise the error, or warn once instead; call unlocked, while nothing is marked."""
-        try:
-            self._brim.tell(full)
-        finally:
-            self._note_fill()
-
-    def warn_if_full(self) -> None:
-        """Warn, if that is due, after a change that has no answers; call unlocked."""
-        if self.storage.positions_set > self._brim.full_at:
-            self._brim.warn()
-
-    def _require_fit(self, new: Bools, keys: int) -> None:
-        """Raise `FilterFullError` if the new keys of a claim go past the plan, or reserve room."""
-        if len(new) > self.room and not self._brim.fit_surely(keys):  # seldom: it takes as long
-            self._brim.require_room(np.flatnonzero(new))
-        if len(new):  # a claim of no keys may be within another one
-            self._brim.reserved = keys
-            self.room -= keys
-
-
-class ToClaim(NamedTuple):
-    """Keys on their way to a claim, and which of them may meet: see `_engine.meeting`."""
-
-    hashes: HashHalves
-    meeting: Bools
-
-
-class BitFile(File):
-    """A file of bits, which are only ever set."""
-
-    kind = BITS
-
-    def prepare(self, hashes: HashHalves) -> ToClaim:
-        """Return which keys may meet, which needs no lock."""
-        return ToClaim(hashes, _engine.meeting(hashes[0], self.params))
-
-    def claim(self, keys: ToClaim) -> _engine.Claimed:
-        """Find which keys are new; call within `section`."""
-        words = self.storage.change(len(keys.meeting)).words
-        claimed = _engine.claim(words, *keys.hashes, self.params, keys.meeting)
-        self._require_fit(claimed.new, claimed.num_new)
-        return claimed
-
-    def mark(self, claimed: _engine.Claimed, keys: ToClaim) -> None:
-        """Set the bits of what was claimed: see `Shelf.mark`."""
-        if len(claimed.new):
-            self.forget_claim()
-        if not claimed.num_new and not self._verify:
-            return
-        self.storage.attend()
-        words, counters = self._begin(0)
-        positions_set = _engine.commit(words, claimed)
-        if self._verify:
-            self._test(words, keys.hashes)
-        self._finish(counters, claimed.num_new, positions_set)
-
-    def unite(self, start: int, more: Words) -> int:
-        """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
-        with self.section(self.timeout, CALL):
-            words, counters = self._begin(0)
-            positions_set = _engine.union(words, start, more)
-            if self._verify and (more & ~words[start : start + len(more)]).any():
-                raise LostBitsError(self.storage.path)
-            self._finish(counters, 0, positions_set)
-        return positions_set
-
-    def require_room_for(self, segments: Iterable[Words]) -> None:
-        """Raise `FilterFullError` if a union goes past the plan; call within `section`."""
-        start = more = 0
-        words = self.storage.views.words
-        for segment in segments:
-            more += _engine.count_set(segment & ~words[start : start + len(segment)])
-            start += len(segment)
-        united = self.storage.positions_set + more
-        keys = self.params.estimated_count(united) - self.storage.approx_count
-        self._brim.require_room(np.zeros(max(0, round(keys)), np.intp))
-
-    def count_united(self, keys_added: int) -> None:
-        """Raise the number of keys added to an estimate of it after a union."""
-        with self.section(self.timeout, CALL):
-            more = keys_added - self.storage.counters["keys_added"]
-            count(self.storage.counters, KEYS_ADDED, max(0, more))
-
-    def chunk_keys(self, num_keys: int) -> int:  # noqa: D102  as in the base
-        return _engine.chunk_keys(self.params, num_keys)
-
-    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
-        return _engine.add(words, *hashes, self.params, self.threads)
-
-    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
-        return _engine.contains(words, *hashes, self.params, self.threads)
-
-
-class FoundCounted(NamedTuple):
-    """What `CounterFile.claim` found."""
-
-    new: Bools
-
-
-class CounterFile(File):
-    """A file of counters, which go up and down."""
-
-    kind = COUNTERS
-
-    def prepare(self, hashes: HashHalves) -> HashHalves:
-        """Leave all to the claim."""
-        return hashes
-
-    def claim(self, hashes: HashHalves) -> FoundCounted:
-        """Find which keys are new; call within `section`."""
-        words = self.storage.change(len(hashes[0])).words
-        new = _engine.counted_claim(words, *hashes, self.params)
-        self._require_fit(new, int(np.count_nonzero(new)))
-        return FoundCounted(new)
-
-    def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:
-        """Count all keys of the claim, new or not: see `Shelf.mark`."""
-        if len(claimed.new):
-            self.forget_claim()
-        self.storage.attend()
-        if len(claimed.new):
-            self.add_within(hashes)
-
-    def remove_chunk(self, hashes: HashHalves) -> Bools:
-        """Remove one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(self.timeout, CALL):
-            words, counters = self._begin(len(hashes[0]))
-            found, cleared = _engine.decrement(words, *hashes, self.params, self.threads)
-            self._finish(counters, 0, -cleared)
-        return found
-
-    def add_one(self, key: Key) -> bool:  # noqa: D102  as in the base
-        self.storage.check_writable()
-        return bool(self.add_chunk(self.hashed(key))[0])
-
-    def remove_one(self, key: Key) -> bool:
-        """Remove one key in a section of its own; True if it was there."""
-        self.storage.check_writable()
-        return bool(self.remove_chunk(self.hashed(key))[0])
-
-    def hashed(self, key: Key) -> HashHalves:
-        """Hash one key, as a batch."""
-        return _engine.hash_keys(ByteKeys.of([coerce_one(key)]), self.params.key_hash)
-
-    def has(self, key: bytes) -> bool:  # noqa: D102
-        return bool(self.find(self.hashed(key))[0])
-
-    def chunk_keys(self, num_keys: int) -> int:  # noqa: D102  as in the base
-        return _engine.chunk_keys(self.params, num_keys, _engine.COUNTER_BITS)
-
-    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
-        return _engine.increment(words, *hashes, self.params, self.threads)
-
-    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
-        return _engine.counted_contains(words, *hashes, self.params, self.threads)
+def flush(members: Sequence[File]) -> None:
+    """Force files to the disk, of which the last one may change."""
+    for member in members[:-1]:
+        member.sync()
+    members[-1].flush()
+
+
+def contains_one(members: Sequence[File], key: bytes) -> bool:
+    """Test one key in files, the last of them first, each of which is checked once a moment."""
+    if len(members) == 1:
+        return members[0].has(key)
+    now = monotonic()
+    return any(member.has_soon(key, now) for member in reversed(members))
+
+
+def contains_any(members: Sequence[File], hashes: HashHalves) -> Bools:
+    """Test keys in files of equal parameters at once: bool array of shape (n,)."""
+    if len(members) == 1:
+        return members[0].find(hashes)
+    words = [member.storage.look(len(hashes[0])).words for member in members]
+    return _engine.contains_any(words, *hashes, members[0].params)
+
+
+def found_in(members: Sequence[File], hashes: HashHalves) -> Bools:
+    """Test keys in files that are given oldest first: bool array of shape (n,)."""
+    if len(members) == 1:
+        return members[0].find(hashes)
+    found = np.zeros(len(hashes[0]), dtype=np.bool_)
+    left: Indices | None = None  # all of them
+    # Those of a rotating filter are alike: they are tested together, at half the cost.
+    for _, alike in groupby(reversed(members), key=lambda member: member.params):
+        hits = contains_any([*alike], hashes if left is None else take(hashes, left))
+        if not hits.any():  # the most frequent case, in which nothing is copied
+            continue
+        found[hits if left is None else left[hits]] = True
+        left = np.flatnonzero(~found)
+        if not len(left):
+            break
+    return found
+
+
+def take(hashes: HashHalves, part: slice | Indices | Bools) -> HashHalves:
+    """Cut the hash halves of some keys out of those of all."""
+    return hashes[0][part], hashes[1][part]

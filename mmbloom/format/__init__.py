@@ -1,11 +1,9 @@
 """The file formats: all that a second implementation must match. Opens nothing.
 
 ``header``      a file: its specification, and the table that encodes and decodes it
-``checker``     checks of bytes that raise `FormatError`
-``json_record``  a record in JSON: its text, format and version
+``checker``     checks of bytes and of JSON records, which raise `FormatError`
 ``positions``   from the halves of a key's hash to its positions, for each layout
 ``folder``      a folder: its manifest, the sizes of growing files, the periods of rotating ones
 ``exclusions``  the text file of exclusions: its name and its lines
-``slices``      the file of one slice of a filter
-``generations``  which slices belong together, and which came before
+``slices``      the file of one slice of a filter; which slices belong together, by generations
 """

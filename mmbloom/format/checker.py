@@ -1,6 +1,8 @@
-"""Checks of the bytes of a file: a rule that does not hold raises `FormatError`."""
+"""Checks of the bytes of a file, and JSON records: a broken rule raises `FormatError`."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from mmbloom.errors import FormatError, NewerFormatError
 
@@ -47,3 +49,45 @@ class Checker:
         """Read bytes that are written as hexadecimal digits; raise if they are not."""
         self.value(is_hexadecimal(found, size), field, found, f"{2 * size} hexadecimal digits")
         return bytes.fromhex(str(found))
+
+    def record(self, raw: bytes, what: str, format_name: str, version: int) -> dict[str, Any]:
+        """Read an object of JSON, called `what` in errors, of this format and version.
+
+        Raise `FormatError` if it is no object or has a field twice, `NewerFormatError` if its
+        version is a later one.
+        """
+        import json  # noqa: PLC0415  a file of one filter has no record
+
+        try:
+            record = json.loads(raw.decode(), object_pairs_hook=_object, parse_constant=_refuse)
+        except (ValueError, RecursionError) as error:
+            raise FormatError(self.path, "text", f"no JSON ({error})", "JSON in UTF-8") from None
+        self.value(isinstance(record, dict), what, type(record).__name__, "an object")
+        found = record.get("format")
+        self.value(found == format_name, "format", found, repr(format_name))
+        self.version("version", record.get("version"), version)
+        return dict(record)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise ValueError("a field is there twice")
+    return record
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def record_text(fields: Mapping[str, object]) -> bytes:
+    r"""Return a record as text that people can read as well.
+
+    Examples
+    --------
+    >>> record_text({"format": "mmbloom folder", "version": 1})
+    b'{\n "format": "mmbloom folder",\n "version": 1\n}\n'
+    """
+    import json  # noqa: PLC0415  as above
+
+    return (json.dumps(fields, indent=1) + "\n").encode()

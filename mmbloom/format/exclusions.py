@@ -37,6 +37,11 @@ def exclusions_path_in(folder: str) -> str:
     return os.path.join(folder, IN_FOLDER)
 
 
+def grown_from(path: str) -> str:
+    """Return the path that a file of these exclusions would have; of a folder's, no such path."""
+    return path.removesuffix(_SUFFIX)
+
+
 def filter_of(path: str) -> str:
     """Return the path of the filter for a path that either function above returned.
 

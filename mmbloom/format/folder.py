@@ -68,8 +68,8 @@ from typing import Any, ClassVar, get_args
 
 from mmbloom._system.typing import Duration, HashName, Layout, Reserve
 from mmbloom.errors import FormatError
-from mmbloom.format.checker import Checker, is_hexadecimal
-from mmbloom.format.json_record import decode_record, encode_record
+from mmbloom.format.checker import Checker, is_hexadecimal, record_text
+from mmbloom.sizing import SMALL_BITS, plan, to_plan_for
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
     HASHES,
@@ -78,7 +78,6 @@ from mmbloom.sizing.params import (
     require_capacity,
     require_error_rate,
 )
-from mmbloom.sizing.planning import SMALL_BITS, plan, to_plan_for
 
 # Manifests of this hash have no field for it: they are of before there was another.
 _UNNAMED: HashName = "murmur3"
@@ -373,7 +372,7 @@ def encode(manifest: Manifest) -> bytes:
             for entry in manifest.members
         ],
     }
-    return encode_record(fields)
+    return record_text(fields)
 
 
 def _settings(plan: FolderPlan) -> dict[str, object]:
@@ -394,7 +393,7 @@ def decode(raw: bytes, path: str) -> Manifest:
     if len(raw) > MAX_BYTES:
         raise FormatError(path, "size", f"more than {MAX_BYTES} bytes", "a manifest")
     check = Checker(path)
-    record = decode_record(raw, check, "manifest", FORMAT, VERSION)
+    record = check.record(raw, "manifest", FORMAT, VERSION)
     _require_fields(
         check, record, ["format", "version", "kind", "uuid", "settings", "members"], "manifest"
     )

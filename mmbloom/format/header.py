@@ -299,6 +299,12 @@ def read_key_rule(raw: bytes) -> str | None:
         return None
 
 
+def has_stray_bytes(raw: bytes) -> bool:
+    """Return whether bytes between the fields of a header, which must be 0, are not."""
+    end = COPY_OFFSET + COPY_BYTES
+    return any(raw[IMMUTABLE.itemsize : MUTABLE_OFFSET] + raw[end:KEY_RULE_OFFSET])
+
+
 def decode(raw: bytes, file_bytes: int, path: str) -> Header:
     """Decode and check the first 4096 bytes of a file, and its size, `file_bytes`.
 

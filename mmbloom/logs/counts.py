@@ -15,6 +15,7 @@ import numpy as np
 
 from mmbloom._keys.coerce import coerce
 from mmbloom._system.typing import Array, Octets, Words
+from mmbloom.errors import InputError
 from mmbloom.logs.dedup import Sink
 from mmbloom.logs.lines import Chunk, KeyRule, cut_lines
 from mmbloom.sizing.params import KeyHash
@@ -107,8 +108,14 @@ class LineCounts:
         self._known, self._waiting, self._many = together[first], [], 0
 
 
-class NotCountedError(Exception):
+class NotCountedError(InputError):
     """A line is to be written that was not counted: the input was another one the first time."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "an input has changed between counting and printing: what is printed is marked; "
+            "run it again on a copy of the inputs"
+        )
 
 
 class CountedWriter:
@@ -144,7 +151,7 @@ class CountedWriter:
 
     def __init__(self, sink: Sink, counts: LineCounts, terminator: bytes = b"\n") -> None:
         self._sink, self._counts, self._terminator = sink, counts, terminator
-        self.existing = getattr(sink, "existing", None)  # for `mmbloom.logs.lines.alone`
+        self.existing = getattr(sink, "existing", None)  # for `mmbloom.logs.dedup.alone`
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write lines, each after its number, in seven columns and a blank.
@@ -170,7 +177,7 @@ class CountedWriter:
             self._sink.write(np.frombuffer(b"".join(pieces), np.uint8), terminated=terminated)
 
 
-class OnceWriter:
+class OnceWriter(CountedWriter):
     r"""Writes the lines whose keys occur once, as `uniq -u` does.
 
     Parameters
@@ -178,10 +185,6 @@ class OnceWriter:
     sink, counts, terminator
         As for `CountedWriter`.
     """
-
-    def __init__(self, sink: Sink, counts: LineCounts, terminator: bytes = b"\n") -> None:
-        self._sink, self._counts, self._terminator = sink, counts, terminator
-        self.existing = getattr(sink, "existing", None)  # for `mmbloom.logs.lines.alone`
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write those of the lines.

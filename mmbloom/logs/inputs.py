@@ -13,23 +13,24 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO, RawIOBase
-from typing import Any, Protocol
+from operator import methodcaller
+from typing import Any
 
 from mmbloom._system.descriptors import open_file
 from mmbloom._system.extras import Compression, compression
 from mmbloom.errors import ColumnError, InputError, OpenQuoteError
-from mmbloom.logs.frames import BEGINNINGS, Blocks, DamagedError, decompress, kind_by_name, kind_of
+from mmbloom.logs import compressed
 from mmbloom.logs.lines import (
     Chunk,
     Empty,
     Found,
     KeyRule,
     LineKeys,
+    NoLinesError,
     RawInput,
     read_chunks,
     read_some,
 )
-from mmbloom.logs.text import NoLinesError
 
 # How files begin that have no lines: what they are, and what prints the lines in them, if a command
 # does. A word of text is followed by a control character there.
@@ -59,19 +60,12 @@ HEAD = 512  # bytes to know a file by: those of the first header of a tar archiv
 _PADDING = {"gz": 1, "xz": 4}
 
 
-class Progress(Protocol):
-    """What is told how many bytes were read."""
-
-    def update(self, count: int, /) -> object:
-        """Add some."""
+Progress = Callable[[int], object]
+"""Is called with the number of bytes that were read, as they come."""
 
 
-class _Untold:
-    def update(self, count: int, /) -> None:
-        pass
-
-
-UNTOLD = _Untold()
+def untold(_: int) -> None:
+    """Ignore the progress, where nobody asked for it."""
 
 
 def require_lines(name: str, head: bytes, within: str | None = None) -> None:
@@ -107,7 +101,7 @@ def _is_tar(head: bytes) -> bool:
 
 
 def _undecided(head: bytes) -> bool:
-    starts = (*BEGINNINGS, *_NO_LINES, b"ORC\0")
+    starts = (*compressed.BEGINNINGS, *_NO_LINES, b"ORC\0")
     return any(len(head) < len(start) and start.startswith(head) for start in starts)
 
 
@@ -132,10 +126,6 @@ class Raw(FileIO):
         self._readable = select.poll()  # which takes any descriptor, where select takes 1,024
         self._readable.register(self, select.POLLIN)
 
-    def readinto(self, buffer: Any, /) -> int:
-        """Read some bytes; 0 at the end."""
-        return self.fill(memoryview(buffer).cast("B"), 0)
-
     def fill(self, buffer: memoryview, filled: int) -> int:
         """Fill a buffer up, waiting if nothing is in it yet; return up to where it is filled.
 
@@ -144,7 +134,7 @@ class Raw(FileIO):
         count = filled
         while count < len(buffer) and not self._ended and (not count or self._readable.poll(0)):
             try:
-                more = super().readinto(buffer[count:])
+                more = self.readinto(buffer[count:])
             except OSError as error:
                 self._ended = True
                 self._error = InputError(f"{self._name}: cannot be read: {error.strerror}")
@@ -159,7 +149,7 @@ class Raw(FileIO):
                 count += more
         if self._error is not None and not count:
             raise self._error
-        self._progress.update(count - filled)
+        self._progress(count - filled)
         return count
 
 
@@ -173,15 +163,11 @@ class Looked(RawIOBase):
     def __init__(self, raw: "Raw | Given", head: bytes = b"") -> None:
         self._raw, self.head, room = raw, head, bytearray(HEAD)
         while _undecided(self.head):
-            count = raw.readinto(memoryview(room)[: HEAD - len(self.head)])
+            count = raw.fill(memoryview(room)[: HEAD - len(self.head)], 0)
             if not count:
                 break
             self.head += room[:count]
-        self.kind = kind_of(self.head)
-
-    def readable(self) -> bool:
-        """Return True, as decompressors ask."""
-        return True
+        self.kind = compressed.kind_of(self.head)
 
     def readinto(self, buffer: Any, /) -> int:
         """Read some bytes; 0 at the end."""
@@ -203,9 +189,9 @@ def _decompressed(raw: Looked, kind: str, library: Compression, name: str) -> It
 
     padding = _PADDING.get(kind, 0)
     try:
-        for block, _ in decompress(read, kind, library.decompressor, padding=padding):
+        for block, _ in compressed.decompress(read, kind, library.decompressor, padding=padding):
             yield block
-    except (DamagedError, EOFError) as error:
+    except (compressed.DamagedError, EOFError) as error:
         raise InputError(f"{name}: damaged or cut off: {error}") from error
 
 
@@ -215,20 +201,16 @@ class Given:
     def __init__(self, file: RawInput, progress: Progress) -> None:
         self._file, self._progress = file, progress
 
-    def readinto(self, buffer: Any, /) -> int:
-        """Read some bytes; 0 at the end."""
-        return self.fill(memoryview(buffer).cast("B"), 0)
-
     def fill(self, buffer: memoryview, filled: int) -> int:
         """Fill a buffer up, unless something is in it; return up to where it is filled."""
         count = filled or read_some(self._file, buffer)
-        self._progress.update(count - filled)
+        self._progress(count - filled)
         return count
 
 
 @contextmanager
 def open_input(
-    file: str | int | RawInput, name: str, progress: Progress = UNTOLD, head: bytes = b""
+    file: str | int | RawInput, name: str, progress: Progress = untold, head: bytes = b""
 ) -> Iterator[RawInput]:
     """Open one input for reading, decompressed.
 
@@ -238,8 +220,8 @@ def open_input(
         A path, a descriptor, or a binary file that is open; the latter two stay open.
     name : str
         What errors call it.
-    progress
-        Is told how many bytes were read, as they come.
+    progress : callable
+        Called with the number of bytes that were read, as they come.
     head : bytes
         What was read of it already.
     """
@@ -252,11 +234,11 @@ def open_input(
         looked = Looked(raw, head)
         require_lines(name, looked.head)
         # A file whose name promises compressed lines is not read as plain ones.
-        kind = looked.kind or kind_by_name(name)
+        kind = looked.kind or compressed.kind_by_name(name)
         if kind is None:
             yield looked
             return
-        inner = Blocks(_decompressed(looked, kind, load_library(kind, name), name))
+        inner = compressed.Blocks(_decompressed(looked, kind, load_library(kind, name), name))
         require_lines(name, inner.head(HEAD), kind)
         yield inner
 
@@ -340,8 +322,8 @@ class Inputs:
     warn : callable, optional
         Called with a sentence: once a run if fields are split within quotes, or quotes have a
         backslash before them; and for each input of which no line has its key.
-    progress : Progress
-        Is told how many bytes were read, as they come.
+    progress : callable
+        Called with the number of bytes that were read, as they come.
     """
 
     keys: KeyRule
@@ -349,7 +331,7 @@ class Inputs:
     header: bool = True
     proven: bool = False
     warn: Callable[[str], None] | None = None
-    progress: Progress = UNTOLD
+    progress: Progress = untold
     _warned: bool = False  # of quotes
 
     @property
@@ -388,7 +370,9 @@ class Inputs:
         chunks = _named(read_chunks(source, self.terminator), lines.name)
         if isinstance(self.keys, LineKeys) and self.keys.separator in _OF_CSV:
             said = "has quotes: fields are split within them; read it as CSV (--csv)"
-            chunks = self._warning_of(_first_quote, said, chunks, f"{lines.name}: line")
+            chunks = self._warning_of(
+                methodcaller("find", b'"'), said, chunks, f"{lines.name}: line"
+            )
         lines.chunks = self._with_part(chunks, lines, enough)
 
     def _cut_rows(self, source: RawInput, lines: Keyed, enough: int) -> None:
@@ -498,10 +482,6 @@ def _no_part(lines: Keyed) -> NoPartError:
         f"{lines.name}: no line has the {lines.keys.part} empty: choose another one or, if it is "
         'right, say what to do with such lines, such as empty="whole" (--empty whole)'
     )
-
-
-def _first_quote(data: bytes) -> int:
-    return data.find(b'"')
 
 
 def _first_escape(data: bytes, delimiter: bytes) -> int:

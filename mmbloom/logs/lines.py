@@ -18,7 +18,7 @@ import select
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO, IOBase, RawIOBase
@@ -39,8 +39,8 @@ from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch, PackedKeys
 from mmbloom._keys.coerce import joined
 from mmbloom._system.typing import Bools, Keys, Octets, Offsets
+from mmbloom.errors import InputError
 from mmbloom.format.header import KEY_RULE_BYTES
-from mmbloom.logs.text import require_lines
 
 if TYPE_CHECKING:
     from mmbloom.filters.base import Filter
@@ -252,6 +252,79 @@ def read_some(source: RawInput, buffer: Any) -> int:
     return count
 
 
+# Text without lines of bytes is UTF-16, UTF-32, or ends its lines in a carriage return alone. If
+# UTF-16 is cut at each newline byte, it is cut within characters too; text that ends in carriage
+# returns is one line. Lines would be compared that nobody has written, and some of them dropped. So
+# an input of such text is refused before any of its lines is returned.
+_HEAD = 4096  # bytes to know the encoding by
+_LEAST = 8  # fewer bytes show nothing
+# The mark of UTF-32 in little-endian begins as that of UTF-16 does.
+_MARKS = {
+    b"\xff\xfe\0\0": "UTF-32",
+    b"\0\0\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+
+class NoLinesError(InputError):
+    """An input is a file of another kind, or text of another encoding."""
+
+
+def require_lines(octets: Octets, terminator: bytes) -> None:
+    """Refuse text without lines that end in this byte, by what comes up to the first of them.
+
+    An input without a newline is lines of an old Mac if it has two carriage returns. One
+    is not enough: a line that Windows has ended may wait for its newline.
+    """
+    require_octets(octets, terminator)
+    if terminator == b"\n" and ord("\n") not in octets and octets.tobytes().count(b"\r") > 1:
+        raise no_newlines("lines")
+
+
+def require_octets(octets: Octets, terminator: bytes) -> None:
+    """Refuse UTF-16 and UTF-32, by a mark or by their NULs, unless it is NUL that ends lines."""
+    head = octets[:_HEAD].tobytes()
+    by_mark = (encoding for mark, encoding in _MARKS.items() if head.startswith(mark))
+    encoding = next(by_mark, "" if terminator == b"\0" else _by_nuls(head))
+    if encoding:
+        raise NoLinesError(
+            f"is {encoding}, in which a newline byte can be a part of any character: convert it "
+            f"first, with iconv -f {encoding} -t UTF-8"
+        )
+
+
+def no_newlines(what: str) -> NoLinesError:
+    """Return the error of an input whose lines or rows end in a carriage return alone."""
+    return NoLinesError(
+        f"ends its {what} in a carriage return alone, so that all are one: convert it first, with "
+        "tr '\\r' '\\n'"
+    )
+
+
+def _by_nuls(head: bytes) -> str:
+    """Return the encoding of text without a mark; "" of what may have lines of bytes.
+
+    Of each character of most languages the higher bytes are NUL in UTF-32, and of ASCII and Latin-1
+    also in UTF-16, where the lowest byte is not. So many NULs, each at its place and hardly one
+    elsewhere, are in no log and in no binary file of lines: fields that NUL separates have a
+    newline at a place of NULs, and what a crash leaves of a file is NUL everywhere.
+    """
+    for width in (4, 2):
+        places = [head[at::width] for at in range(width)]
+        for end, (lowest, *others) in (("LE", places), ("BE", places[::-1])):
+            highest = others[width // 2 - 1 :]
+            if (
+                len(head) >= _LEAST
+                and len(head) % width == 0
+                and lowest.count(0) * 16 <= len(lowest)
+                and all(place.count(0) * 2 > len(place) for place in highest)
+                and not any(b"\n" in place for place in highest)
+            ):
+                return f"UTF-{8 * width}{end}"
+    return ""
+
+
 class RawOutput(Protocol):
     """Anything that is written to like a raw file, such as `io.FileIO`."""
 
@@ -331,26 +404,6 @@ class _From:
         return count
 
 
-@contextmanager
-def alone(*sinks: object) -> Iterator[None]:
-    """Make a block in which no other run appends to the files of some sinks, for a filter's lock.
-
-    Whoever may read an output can lock it. So a run waits for its outputs before it locks the
-    filter, and other runs with that go on. It waits for them in one order, as two runs with the
-    same two outputs would otherwise wait for each other.
-    """
-    existing = (getattr(sink, "existing", None) for sink in sinks)
-    with ExitStack() as stack:
-        for one in sorted(filter(None, existing), key=_file_number):
-            stack.enter_context(one.alone())
-        yield
-
-
-def _file_number(existing: Existing) -> tuple[int, int]:
-    status = os.fstat(existing.fileno())
-    return status.st_dev, status.st_ino
-
-
 class LineWriter:
     r"""Writes lines to a raw file; nothing is buffered when `write` returns.
 
@@ -426,13 +479,17 @@ class LineWriter:
         """
         if not len(lines):
             return
-        with alone(self):
+        with self.alone():
             ending = self._ending()
             self._write(ending + lines.tobytes() if ending else lines)
             self._mid_line = not terminated
             self._wrote(len(lines))
         if self._sync is not None:
             self._sync()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Return a block in which no other run appends to the file, see `Existing.alone`."""
+        return _ANY_BLOCK if self.existing is None else self.existing.alone()
 
     def _wrote(self, count: int) -> None:
         """Note that the last bytes of the file are these lines."""

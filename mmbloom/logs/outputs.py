@@ -18,76 +18,74 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from io import FileIO
-from typing import TYPE_CHECKING
+from typing import Any
 
 from mmbloom._storage.atomic import sync_folder
 from mmbloom._system.descriptors import open_file
 from mmbloom.errors import ColumnError, FormatError, InputError
 from mmbloom.format.exclusions import exclusions_path
-from mmbloom.logs.frames import kind_by_name
-from mmbloom.logs.lines import Existing, LineWriter, PlainFile
-
-if TYPE_CHECKING:
-    from mmbloom.logs.compressed import FrameWriter
-
+from mmbloom.logs.compressed import CompressedFile, FrameWriter, kind_by_name
+from mmbloom.logs.lines import Existing, LineWriter, PlainFile, RawOutput
 
 # A chunk of lines. 5 million lines of 144 bytes into cat took 1.3 s, and 2.0 with the 64 KiB that
 # pipes have by default, as writer and reader waited for each other.
 _PIPE_BYTES = 1 << 20
-_STDOUT_FD = 1
+
+
+Place = str | int
+"""A path, or the descriptor of a file that is open."""
 
 
 @contextmanager
 def open_output(
-    path: str | None,
-    terminator: bytes,
-    *,
-    delimiter: bytes | None = None,
-    durable: bool = False,
+    place: Place, terminator: bytes, *, delimiter: bytes | None = None, durable: bool = False
 ) -> Iterator[LineWriter]:
-    """Open a file for appending; None is stdout. With a delimiter it is for rows of CSV.
+    """Open a file for appending, or stdout by its descriptor. A delimiter is for rows of CSV.
 
     When the block has succeeded, a regular file is on the disk, and so is its name. Only stdout is
     left to the system, unless `durable` says that each write is on the disk before it returns.
-
     """
     with ExitStack() as stack:
-        kind = None if path is None else kind_by_name(os.path.realpath(path))
-        if path is None:
-            file = stack.enter_context(FileIO(_STDOUT_FD, "wb", closefd=False))
-        else:
-            # A compressed file is read before it is appended to; a pipe cannot be.
-            read_too = kind is not None and not is_special(path)
-            file = stack.enter_context(FileIO(path, "ab+" if read_too else "ab", opener=open_file))
-        _widen(file.fileno())
-        name = "stdout" if path is None else path
         frames: FrameWriter | None = None
         existing: Existing | None = None
-        if kind is not None:
-            from mmbloom.logs.compressed import CompressedFile, FrameWriter  # noqa: PLC0415  few
-
-            if file.readable():
-                frames = existing = CompressedFile(file, kind, name)
-            else:
-                frames = FrameWriter(file, kind, name)
+        name = shown(place)
+        if isinstance(place, str):
+            kind = kind_by_name(os.path.realpath(place))
+            # A compressed file is read before it is appended to; a pipe cannot be.
+            mode = "ab" if kind is None or is_special(place) else "ab+"
+            file = stack.enter_context(FileIO(place, mode, opener=open_file))
+        else:
+            kind, file = None, FileIO(place, "wb", closefd=False)
+        _widen(file.fileno())
+        if kind is not None and file.readable():
+            frames = existing = CompressedFile(file, kind, name)
+        elif kind is not None:
+            frames = FrameWriter(file, kind, name)
         else:
             existing = stack.enter_context(existing_in(file.fileno()))
-        force = partial(_force, file.fileno(), path, durable=durable)
+            if delimiter is not None and not is_appended_to(file.fileno()):
+                existing = None  # of `>`: what others have written there is none of our rows
+        force = partial(_force, file.fileno(), place, durable=durable)
         if durable:
             force(name_too=True)
         sync = force if durable else None
-        if delimiter is None:
-            yield LineWriter(frames or file, terminator, name=name, existing=existing, sync=sync)
-        else:
-            from mmbloom.logs.rows import RowWriter  # noqa: PLC0415  only for CSV
-
-            if not is_appended_to(file.fileno()):
-                existing = None  # of `>`: what others have written there is none of our rows
-            yield RowWriter(frames or file, delimiter, name=name, existing=existing, sync=sync)
+        options = {"name": name, "existing": existing, "sync": sync}
+        yield writer_to(frames or file, terminator, delimiter, **options)
         if frames is not None:
             frames.finish()
-        if durable or (path is not None and is_regular(file.fileno())):
+        if durable or (isinstance(place, str) and is_regular(file.fileno())):
             force(name_too=True)
+
+
+def writer_to(
+    file: RawOutput, terminator: bytes, delimiter: bytes | None, **options: Any
+) -> LineWriter:
+    """Return a writer of lines or, with a delimiter, of rows."""
+    if delimiter is None:
+        return LineWriter(file, terminator, **options)
+    from mmbloom.logs.rows import RowWriter  # noqa: PLC0415  only for CSV
+
+    return RowWriter(file, delimiter, **options)
 
 
 def begin(sink: object, head: bytes, name: str) -> None:
@@ -108,12 +106,12 @@ def _widen(fd: int) -> None:
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
-def _force(fd: int, path: str | None, *, durable: bool, name_too: bool = False) -> None:
+def _force(fd: int, place: Place, *, durable: bool, name_too: bool = False) -> None:
     """Force an output to the disk."""
     try:
         os.fsync(fd)
         if name_too:
-            _force_name(fd, path)
+            _force_name(fd, place)
     except OSError as error:
         # Whatever it says next time: the system reports such an error once.
         marked = (
@@ -123,12 +121,12 @@ def _force(fd: int, path: str | None, *, durable: bool, name_too: bool = False) 
             "made with like= (create --like), and run again with that"
         )
         reason = f"{error.strerror}: it could not be forced to the disk; {marked}"
-        raise OSError(error.errno, reason, path or "stdout") from error
+        raise OSError(error.errno, reason, shown(place)) from error
 
 
-def _force_name(fd: int, path: str | None) -> None:
+def _force_name(fd: int, place: Place) -> None:
     """Force the name of an open file in its folder to the disk."""
-    real = os.path.realpath(f"/dev/fd/{fd}" if path is None else path)
+    real = os.path.realpath(place if isinstance(place, str) else f"/dev/fd/{fd}")
     try:
         there = os.path.samestat(os.stat(real), os.fstat(fd))
     except OSError:
@@ -155,18 +153,10 @@ def is_regular(file: str | int) -> bool:
     return stat.S_ISREG(os.stat(file).st_mode)
 
 
-def require_appendable(path: str) -> None:
-    """Refuse a compressed output that `open_output` would refuse, without opening it."""
-    if kind := kind_by_name(os.path.realpath(path)):
-        from mmbloom.logs.compressed import require_kind  # noqa: PLC0415  few are
-
-        require_kind(path, kind)
-
-
-def is_special(path: str) -> bool:
-    """Check whether something is at a path that is no file, such as a pipe."""
+def is_special(place: Place) -> bool:
+    """Check whether something is at a place that is no file, such as a pipe."""
     with suppress(FileNotFoundError):
-        return not is_regular(path)
+        return not is_regular(place)
     return False
 
 
@@ -195,10 +185,6 @@ def existing_in(fd: int) -> Iterator[PlainFile | None]:
         os.close(again)
 
 
-Place = str | int
-"""A path, or the descriptor of a file that is open."""
-
-
 def refuse_overlap(output: Place, inputs: Sequence[Place], filter_path: str) -> None:
     """Refuse an output that is also an input; refuse the filter, and what belongs to a filter.
 
@@ -217,9 +203,7 @@ def refuse_overlap(output: Place, inputs: Sequence[Place], filter_path: str) -> 
         _refuse_files_of_a_filter(os.path.realpath(output), output, own)
     for name in [*inputs, filter_path]:
         if _is_same_file(output, name):
-            raise ValueError(
-                f"{_shown(output)}: is the same file as {_shown(name)}; write elsewhere"
-            )
+            raise ValueError(f"{shown(output)}: is the same file as {shown(name)}; write elsewhere")
 
 
 def require_apart(outputs: Sequence[Place], others: Sequence[Place]) -> None:
@@ -233,7 +217,7 @@ def require_apart(outputs: Sequence[Place], others: Sequence[Place]) -> None:
     for other in others:
         if any(_is_same_file(output, other) for output in outputs):
             raise ValueError(
-                f"{_shown(other)}: gets the lines that are not printed, and is the output; write "
+                f"{shown(other)}: gets the lines that are not printed, and is the output; write "
                 "them elsewhere"
             )
 
@@ -248,10 +232,10 @@ def _is_same_file(one: Place, other: Place) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-def _shown(place: Place) -> str:
-    return (
-        {0: "stdin", 1: "stdout"}.get(place, "the open file") if isinstance(place, int) else place
-    )
+def shown(place: Place) -> str:
+    """Return the name of a place for messages."""
+    names = {0: "stdin", 1: "stdout"}
+    return names.get(place, "the open file") if isinstance(place, int) else place
 
 
 def _refuse_files_of_a_filter(real: str, output: str, filter_path: str) -> None:

@@ -32,14 +32,14 @@ from mmbloom.logs.lines import (
     Pieces,
     RawInput,
     RawOutput,
-    alone,
     cut,
     found_among,
     marked,
+    no_newlines,
     require_empty,
+    require_octets,
     separated_by,
 )
-from mmbloom.logs.text import no_newlines, require_octets
 
 BOM = b"\xef\xbb\xbf"  # which some programs write before the first row
 # Of a row whose quote is still open. One that is never closed would else be looked for up to the
@@ -271,7 +271,7 @@ class RowWriter(LineWriter):
         OSError
             As `mmbloom.logs.lines.LineWriter.write`.
         """
-        with alone(self):
+        with self.alone():
             if rest := self._missing_of(head):
                 self._write(rest)
                 self._mid_line = not head.endswith((b"\n", BOM))

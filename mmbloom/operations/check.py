@@ -18,19 +18,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mmbloom._keys.batch import Batch, gathered
 from mmbloom._keys.coerce import batches
-from mmbloom._storage.atomic import OWNER_ONLY, Target, new_folder
-from mmbloom._storage.build import create_file, new_filter
+from mmbloom._storage.atomic import OWNER_ONLY, Target
+from mmbloom._storage.build import new_filter
 from mmbloom._storage.exclusions import check_listed
 from mmbloom._storage.folder import (
     ManifestFile,
-    entry_of,
-    first_manifest,
+    make_member,
     manifest_of,
+    new_filter_folder,
     read_manifest,
     require_named,
     stamp_of,
@@ -45,28 +46,30 @@ from mmbloom._storage.opening import (
 )
 from mmbloom._storage.unmapped import Segments, UnmappedFile, UnmappedFilter
 from mmbloom._storage.warnings import Counted, warn_if_any_past_plan, warn_if_past_plan
-from mmbloom._system import mounts
+from mmbloom._system import proc
 from mmbloom._system.typing import HashHalves, Keys, Path, Words
 from mmbloom.errors import FormatError, NewerFormatError, NoFilterError, ParameterMismatchError
 from mmbloom.format.exclusions import IN_FOLDER, exclusions_path, exclusions_path_in
 from mmbloom.format.folder import MANIFEST, Entry, FolderPlan
 from mmbloom.format.header import (
-    COPY_BYTES,
-    COPY_OFFSET,
     HEADER_BYTES,
     KEY_RULE_OFFSET,
-    MUTABLE_OFFSET,
     VERSION,
     Header,
     decode_block,
+    has_stray_bytes,
     read_counters,
     read_key_rule,
 )
+from mmbloom.sizing import Fill
 from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import FilterParams, KeyHash, spelled
-from mmbloom.sizing.planning import Fill
 
-_IMMUTABLE_BYTES = 512
+# Of a folder, the sums of its files.
+_SUMS = (
+    *("file_bytes", "bytes_not_reserved", "sealed_segments", "positions_set", "approx_count"),
+    *("capacity", "unfinished_batches"),
+)
 _COPY = "; copy it: the bits of a copy are counted again"
 
 
@@ -201,18 +204,14 @@ def verify(path: Path, *, keys: Keys | None = None) -> Verification:
 def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
     """Verify a filter with keys that come in batches; return and raise what `verify` does."""
     with ExitStack() as stack:
-
-        def check_file(path: str) -> _FileCheck:
-            return _FileCheck(stack.enter_context(UnmappedFilter(path, kinds=ALL_KINDS)))
-
-        def check_folder(path: str) -> _FolderCheck:
-            return _FolderCheck(path, stack.enter_context(closing(read_manifest(path))), stack)
-
-        check = as_file_or_folder(absolute(path), check_file, check_folder)
-        found = check.run()
-        checked, missing = _look_up(keys, check.key_hash, check.files)
-        problems, notes = check_listed(check.exclusions)
-        for file in check.files:
+        opened = as_file_or_folder(
+            absolute(path), partial(_open_file, stack), partial(_open_folder, stack)
+        )
+        files = tuple(_FileCheck(file).run() for file in opened.files)
+        found = files[0] if opened.manifest is None else _sum_of(opened, opened.manifest, files)
+        checked, missing = _look_up(keys, opened.key_hash, opened.files)
+        problems, notes = check_listed(opened.exclusions)
+        for file in opened.files:
             file.check_same()  # at the very end: keys may have come for hours
     if missing:
         problems.insert(0, f"{missing} of {checked} keys are not found")
@@ -222,6 +221,78 @@ def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
         notes=(*found.notes, *notes),
         keys_checked=checked,
         keys_missing=missing,
+    )
+
+
+class _Opened(NamedTuple):
+    """A filter to verify: its files, and of a folder what its manifest and its files' names show.
+
+    The files stay open: a name can be gone when a file is dropped.
+    """
+
+    path: str
+    files: list[UnmappedFilter]
+    key_hash: KeyHash
+    exclusions: str
+    manifest: ManifestFile | None = None
+    problems: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def _open_file(stack: ExitStack, path: str) -> _Opened:
+    file = stack.enter_context(UnmappedFilter(path, kinds=ALL_KINDS))
+    return _Opened(path, [file], file.header.params.key_hash, exclusions_path(path))
+
+
+def _open_folder(stack: ExitStack, folder: str) -> _Opened:
+    manifest = stack.enter_context(closing(read_manifest(folder)))
+    plan, members = manifest.manifest.plan, manifest.manifest.members
+    files: list[UnmappedFilter] = []
+    problems: list[str] = []
+    notes: list[str] = []
+    for entry in members:
+        path = os.path.join(folder, entry.name)
+        try:
+            files.append(stack.enter_context(UnmappedFilter(path)))
+            require_named(files[-1].header, path, entry, plan)
+        except FileNotFoundError:
+            if stamp_of(folder) == manifest.stamp or entry in manifest_of(folder).members:
+                problems.append(f"{entry.name}: is missing, and its keys with it")
+            else:
+                notes.append(f"{entry.name}: was dropped meanwhile")
+        except FormatError as error:
+            problems.append(str(error))
+    exclusions = exclusions_path_in(folder)
+    return _Opened(folder, files, plan.key_hash, exclusions, manifest, problems, notes)
+
+
+def _sum_of(
+    folder: _Opened, manifest: ManifestFile, files: tuple[Verification, ...]
+) -> Verification:
+    problems, notes = [*folder.problems], [*folder.notes]
+    for one in files:
+        name = os.path.basename(one.path)
+        problems += [f"{name}: {problem}" for problem in one.problems]
+        notes += [f"{name}: {note}" for note in one.notes]
+    if stamp_of(folder.path) == manifest.stamp:  # else other files may belong to it by now
+        named = {MANIFEST, IN_FOLDER, *(entry.name for entry in manifest.manifest.members)}
+        notes += [
+            f"{name}: is none of the folder's files: left by a killed process, or somebody's"
+            for name in sorted({*os.listdir(folder.path)} - named)
+        ]
+    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in files) for name in _SUMS}
+    num_positions = sum(file.header.params.num_bits for file in folder.files)
+    return Verification(
+        path=folder.path,
+        kind=manifest.manifest.plan.kind,
+        problems=tuple(problems),
+        notes=tuple(notes),
+        fill_ratio=sums["positions_set"] / num_positions if files else 0.0,
+        error_rate=manifest.manifest.plan.error_rate,
+        current_error_rate=rate_of_any(one.current_error_rate for one in files),
+        past_plan=any(one.past_plan for one in files),
+        files=files,
+        **sums,
     )
 
 
@@ -248,8 +319,6 @@ class _FileCheck:
         self._problems: list[str] = []
         self._notes: list[str] = []
         self._file, self._params = file, file.header.params
-        self.files, self.exclusions = [file], exclusions_path(file.path)
-        self.key_hash = self._params.key_hash
         self._kind = kind_of(file.header)
         self._seal_damaged = False
 
@@ -305,8 +374,7 @@ class _FileCheck:
         return len(checksums), array.positions_set
 
     def _header(self, raw: bytes) -> None:
-        mutable_end = COPY_OFFSET + COPY_BYTES
-        if any(raw[_IMMUTABLE_BYTES:MUTABLE_OFFSET]) or any(raw[mutable_end:KEY_RULE_OFFSET]):
+        if has_stray_bytes(raw):
             self._problems.append(
                 "bytes of the header that must be zero are not: something else wrote to the file"
             )
@@ -369,7 +437,7 @@ class _FileCheck:
             return 0
         said = f"{missing} bytes of the file are holes, without a place on the disk"
         if self._file.header.sealed or (
-            mounts.file_system_type(self._file.path) in mounts.COPY_ON_WRITE
+            proc.file_system_type(self._file.path) in proc.COPY_ON_WRITE
         ):
             self._notes.append(said)
         else:
@@ -378,83 +446,6 @@ class _FileCheck:
                 "a copy has no holes"
             )
         return missing
-
-
-class _FolderCheck:
-    """A check of a folder's manifest and files; the stack closes the files."""
-
-    def __init__(self, folder: str, file: ManifestFile, stack: ExitStack) -> None:
-        self._problems: list[str] = []
-        self._notes: list[str] = []
-        self._folder, self._file = folder, file
-        self.key_hash = file.manifest.plan.key_hash
-        self.exclusions = exclusions_path_in(folder)
-        # From here on the open files are used: a name can be gone when a file is dropped.
-        opened = map(self._open, file.manifest.members)
-        self.files = [stack.enter_context(each) for each in opened if each]
-
-    def run(self) -> Verification:
-        plan, files = self._file.manifest.plan, tuple(_FileCheck(file).run() for file in self.files)
-        for one in files:
-            name = os.path.basename(one.path)
-            self._problems += [f"{name}: {problem}" for problem in one.problems]
-            self._notes += [f"{name}: {note}" for note in one.notes]
-        self._strangers()
-        positions_set = sum(one.positions_set for one in files)
-        num_positions = sum(file.header.params.num_bits for file in self.files)
-        return Verification(
-            path=self._folder,
-            kind=plan.kind,
-            problems=tuple(self._problems),
-            notes=tuple(self._notes),
-            file_bytes=sum(one.file_bytes for one in files),
-            bytes_not_reserved=sum(one.bytes_not_reserved for one in files),
-            sealed_segments=sum(one.sealed_segments for one in files),
-            positions_set=positions_set,
-            fill_ratio=positions_set / num_positions if files else 0.0,
-            approx_count=sum(one.approx_count for one in files),
-            capacity=sum(one.capacity for one in files),
-            error_rate=plan.error_rate,
-            current_error_rate=rate_of_any(one.current_error_rate for one in files),
-            past_plan=any(one.past_plan for one in files),
-            unfinished_batches=sum(one.unfinished_batches for one in files),
-            files=files,
-        )
-
-    def _open(self, entry: Entry) -> UnmappedFilter | None:
-        path = os.path.join(self._folder, entry.name)
-        try:
-            file = UnmappedFilter(path)
-        except FileNotFoundError:
-            if self._is_named(entry):
-                self._problems.append(f"{entry.name}: is missing, and its keys with it")
-            else:
-                self._notes.append(f"{entry.name}: was dropped meanwhile")
-            return None
-        except FormatError as error:
-            self._problems.append(str(error))
-            return None
-        try:
-            require_named(file.header, path, entry, self._file.manifest.plan)
-        except FormatError as error:
-            self._problems.append(str(error))
-        return file
-
-    def _is_named(self, entry: Entry) -> bool:
-        """Return whether a file is still one of the folder's."""
-        if stamp_of(self._folder) == self._file.stamp:
-            return True
-        return entry in manifest_of(self._folder).members
-
-    def _strangers(self) -> None:
-        """Note files that the manifest does not name."""
-        if stamp_of(self._folder) != self._file.stamp:
-            return  # what it named when it was read is not what is there now
-        named = {MANIFEST, IN_FOLDER, *(entry.name for entry in self._file.manifest.members)}
-        for name in sorted({*os.listdir(self._folder)} - named):
-            self._notes.append(
-                f"{name}: is none of the folder's files: left by a killed process, or somebody's"
-            )
 
 
 # The size in the header over the size that is there, at most: a file of a few bytes must not fill
@@ -590,17 +581,18 @@ def _repair_file(
             expected = f"{whole}, or a hundredth of that: there is too little to save"
             raise FormatError(damaged.path, "file size", found, expected)
         damaged.find_array(header)
-        salvage = _Salvage(damaged, header, maybe_sealed=header.sealed or bool(wrong))
+        losses: list[str] = []
+        notes: list[str] = []
+        said, sealed = read_counters(raw), header.sealed or bool(wrong)
+        segments = _salvaged(damaged, header, maybe_sealed=sealed, losses=losses, notes=notes)
         with new_filter(target, header.params, key_rule=read_key_rule(raw)) as mended:
-            for segment in salvage.segments():
+            for segment in segments:
                 mended.write(segment)
             positions_set = mended.positions_set
-            said = read_counters(raw)
-            salvage.compare(said, positions_set)
+            _compare(said, positions_set, header, losses, notes)
             keys_added = mended.finish(said["keys_added"], batches=0)
-    losses, notes = tuple(salvage.losses), tuple(salvage.notes)
     made = Counted(target.path, header.params, positions_set)
-    return Repair(wrong, positions_set, keys_added, losses, notes), made
+    return Repair(wrong, positions_set, keys_added, tuple(losses), tuple(notes)), made
 
 
 def _header_of(
@@ -640,64 +632,57 @@ def _of_this_version(damaged: UnmappedFile, raw: bytes, error: NewerFormatError)
         raise error from None
 
 
-class _Salvage:
-    """A reader of a damaged array, which notes what is missing."""
+def _salvaged(
+    damaged: UnmappedFile,
+    header: Header,
+    *,
+    maybe_sealed: bool,
+    losses: list[str],
+    notes: list[str],
+) -> Iterator[Words]:
+    """Read the array from front to back, with zeros for what is missing, and note what that is."""
+    end = HEADER_BYTES + header.array_bytes
+    if damaged.size < end:
+        losses.append(f"the last {end - damaged.size} bytes of the array are not there; zeros now")
+    checksums = _sealed_checksums(damaged, header) if maybe_sealed else None
+    if header.sealed and checksums is None:  # unknown if the header was rebuilt
+        losses.append("the seal is damaged itself, so the array could not be checked")
+    if header.sealed or checksums is not None:
+        notes.append("the file was sealed; the new one is not")
+        end += header.seal_bytes
+    if damaged.size > end:
+        notes.append(f"{damaged.size - end} bytes after the end are left out")
+    wrong: list[int] = []
+    yield from Segments(damaged, header, checksums or (), lambda number, *_: wrong.append(number))
+    if wrong:
+        first = ", ".join(map(str, wrong[:8])) + (", ..." if len(wrong) > 8 else "")
+        losses.append(f"{len(wrong)} MiB of the array are not what was sealed: {first}")
 
-    def __init__(self, damaged: UnmappedFile, header: Header, *, maybe_sealed: bool) -> None:
-        self._damaged, self._header = damaged, header
-        self.losses: list[str] = []
-        self.notes: list[str] = []
-        end = HEADER_BYTES + header.array_bytes
-        if damaged.size < end:
-            self.losses.append(
-                f"the last {end - damaged.size} bytes of the array are not there; zeros now"
-            )
-        self._checksums = self._sealed_checksums(end) if maybe_sealed else []
-        if header.sealed or self._checksums:
-            self.notes.append("the file was sealed; the new one is not")
-            end += header.seal_bytes
-        if damaged.size > end:
-            self.notes.append(f"{damaged.size - end} bytes after the end are left out")
 
-    def segments(self) -> Iterator[Words]:
-        """Read the array from front to back, with zeros for what is missing."""
-        wrong: list[int] = []
-        array = Segments(
-            self._damaged, self._header, self._checksums, lambda number, *_: wrong.append(number)
-        )
-        yield from array
-        if wrong:
-            first = ", ".join(map(str, wrong[:8])) + (", ..." if len(wrong) > 8 else "")
-            self.losses.append(f"{len(wrong)} MiB of the array are not what was sealed: {first}")
+def _sealed_checksums(damaged: UnmappedFile, header: Header) -> list[int] | None:
+    """Read the seal's checksums; None if there is no seal, or it cannot be relied on."""
+    start, size = HEADER_BYTES + header.array_bytes, header.seal_bytes
+    there = min(size, max(0, damaged.size - start))
+    table = np.frombuffer(damaged.read(start, there).ljust(size, b"\0"), "<u4")
+    checksums: list[int] = table[:-1].tolist()
+    return checksums if zlib.crc32(table[:-1].tobytes()) == int(table[-1]) else None
 
-    def _sealed_checksums(self, start: int) -> list[int]:
-        """Read the seal's checksums; none if there is no seal, or it cannot be relied on."""
-        size = self._header.seal_bytes
-        there = min(size, max(0, self._damaged.size - start))
-        values = np.frombuffer(self._damaged.read(start, there).ljust(size, b"\0"), "<u4")
-        if zlib.crc32(values[:-1].tobytes()) == int(values[-1]):
-            return [int(value) for value in values[:-1]]
-        if self._header.sealed:  # unknown if the header was rebuilt
-            self.losses.append("the seal is damaged itself, so the array could not be checked")
-        return []
 
-    def compare(self, said: dict[str, int], positions_set: int) -> None:
-        """Compare what the counters say with the bits that are there."""
-        counted, unfinished = said["positions_set"], said["batches_begun"] - said["batches_done"]
-        if counted > self._header.params.num_bits:
-            self.notes.append(_DAMAGED_COUNTERS)
-        elif counted > positions_set:
-            self.losses.append(
-                f"{counted} bits were set when last counted, {positions_set} are now"
-            )
-        elif unfinished < 0:
-            self.notes.append(_DAMAGED_COUNTERS)
-        elif unfinished:
-            self.notes.append(
-                f"{unfinished} batches were interrupted; no key whose add returned is missing"
-            )
-        elif counted < positions_set:
-            self.notes.append(f"{positions_set} bits are set, {counted} were counted: recounted")
+def _compare(
+    said: dict[str, int], positions_set: int, header: Header, losses: list[str], notes: list[str]
+) -> None:
+    """Compare what the counters say with the bits that are there."""
+    counted, unfinished = said["positions_set"], said["batches_begun"] - said["batches_done"]
+    if counted > header.params.num_bits:
+        notes.append(_DAMAGED_COUNTERS)
+    elif counted > positions_set:
+        losses.append(f"{counted} bits were set when last counted, {positions_set} are now")
+    elif unfinished < 0:
+        notes.append(_DAMAGED_COUNTERS)
+    elif unfinished:
+        notes.append(f"{unfinished} batches were interrupted; no key whose add returned is missing")
+    elif counted < positions_set:
+        notes.append(f"{positions_set} bits are set, {counted} were counted: recounted")
 
 
 _NOTHING_KEPT = Repair("", 0, 0, (), ())
@@ -707,25 +692,21 @@ def _repair_folder(path: str, target: Target, params: FilterParams | None) -> Re
     if params is not None:
         raise ValueError(f"{path}: is a folder, whose manifest says how its files were made")
     manifest = manifest_of(path)
-    entries: list[Entry] = []
     files: list[Repair] = []
     made: list[Counted] = []
     losses: list[str] = []
     notes: list[str] = []
-    with new_folder(target.path, target.permissions) as folder:
+    with new_filter_folder(target, manifest.plan) as place:
         for entry in manifest.members:
-            name, number = entry.name, entry.number
-            old, new = os.path.join(path, name), target.within(folder, name)
+            old, new = os.path.join(path, entry.name), place(entry.number, entry.name)
             done, counted, lost = _mend(old, new, entry, manifest.plan)
             made.append(counted)
-            entries.append(entry_of(folder, name, number))
-            losses += [f"{name}: {loss}" for loss in (lost, *done.losses) if loss]
+            losses += [f"{entry.name}: {loss}" for loss in (lost, *done.losses) if loss]
             if wrong := done.header_damage:
-                notes.append(f"{name}: header rebuilt by the manifest, its {wrong} was wrong")
-            notes += [f"{name}: {note}" for note in done.notes]
+                notes.append(f"{entry.name}: header rebuilt by the manifest, its {wrong} was wrong")
+            notes += [f"{entry.name}: {note}" for note in done.notes]
             if done is not _NOTHING_KEPT:
                 files.append(done)
-        first_manifest(folder, manifest.plan, entries, target.permissions)
     warn_if_any_past_plan(target.path, manifest.plan.kind, made)
     return Repair(
         header_damage="",
@@ -757,11 +738,5 @@ def _mend(path: str, made: Target, entry: Entry, plan: FolderPlan) -> tuple[Repa
         lost = "is missing: the keys in it are lost"
     except (FormatError, ParameterMismatchError) as error:
         lost = f"nothing of it can be kept, its {error.field} is {error.found}"
-    create_file(
-        made.path,
-        plan.params(entry.number),
-        permissions=made.permissions,
-        allow_network=made.allow_network,
-        reserve=plan.reserve,
-    )
+    make_member(made, plan, entry.number)
     return _NOTHING_KEPT, Counted(made.path, plan.params(entry.number), 0), lost

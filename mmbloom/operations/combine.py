@@ -1,7 +1,12 @@
-"""Filters with equal parameters, read together: intersected, or compared.
+"""Filters with equal parameters, read together: united, intersected, or compared.
 
 Inputs are read segment by segment, without a lock or a map, and left as they are. One segment of
 1 MiB of each is in memory, whatever their sizes.
+
+`merge` makes a filter that has each key of any of them. With it writers need not share a lock:
+each fills a filter of its own, made like the others. Folders of one plan are merged file by file:
+by the plan, files of one number have equal parameters. A key whose add had returned when the merge
+began is in one of the files that a manifest named then, and all of these are read.
 
 `intersect` makes a filter of the keys that all of them have. The result is always a new file:
 readers take no lock, because the bits of a live filter only go from 0 to 1, and an intersection in
@@ -11,10 +16,12 @@ place would clear some.
 either and in both.
 """
 
+from __future__ import annotations
+
 import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,14 +29,15 @@ import numpy as np
 from mmbloom._engine import count_set
 from mmbloom._storage.atomic import OWNER_ONLY, Target
 from mmbloom._storage.build import new_filter
-from mmbloom._storage.opening import absolute, is_folder
+from mmbloom._storage.opening import absolute, as_file_or_folder, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._storage.warnings import Counted, warn, warn_if_past_plan
+from mmbloom._storage.warnings import Counted, warn, warn_if_any_past_plan, warn_if_past_plan
 from mmbloom._system.typing import Path, Words
 from mmbloom.errors import FormatError, IncompatibleFiltersError, MmbloomWarning
 from mmbloom.sizing.params import FilterParams, spelled
 
 if TYPE_CHECKING:
+    from mmbloom._storage.folder import ManifestFile
     from mmbloom.format.folder import FolderPlan
 
 
@@ -174,6 +182,130 @@ def united_count(keys_added: Sequence[int], positions_set: int, params: FilterPa
     estimate = round(params.estimated_count(positions_set))
     # Counters may be damaged: the result must not exceed what the bits can hold.
     return min(positions_set, max(*keys_added, min(sum(keys_added), estimate)))
+
+
+def merge(
+    destination: Path,
+    sources: Iterable[Path],
+    *,
+    permissions: int = OWNER_ONLY,
+    allow_network: bool = False,
+) -> None:
+    """Make a filter that holds the keys of all others given.
+
+    Parameters
+    ----------
+    destination : str or path-like
+        Where to make it; it appears complete and on the disk, or not at all.
+    sources : iterable of str or path-like
+        At least one filter: all files of a `BloomFilter`, or all folders of one kind; none that
+        counts. They must have equal parameters, hash and seed
+        (`BloomFilter.create(..., like=other)`, `mmbloom create --like`).
+        Others may write to them at the same time; sealed ones are checked on the way. Memory
+        depends neither on their sizes nor on how many there are.
+    permissions : int, default 0o600
+        Mode bits of the new file; of a folder, of the files in it.
+    allow_network : bool, default False
+        Allow making it on a network file system.
+
+    Raises
+    ------
+    IncompatibleFiltersError
+        If a parameter differs; names every one that does, of the first two that differ. Also of
+        a file and a folder.
+    OSError
+        EMFILE if there are more files in all than may be open: merge in steps.
+    ValueError, TypeError
+        If `sources` is empty, or a single path.
+    FormatError, FileChangedError, FileExistsError, NetworkFileSystemError
+        As each call that reads filters and makes one: see `mmbloom.errors`.
+
+    Notes
+    -----
+    "Keys added" of the result is an estimate, for sources may share keys. After the result is
+    there, a `CapacityWarning` tells of files with more keys than planned, and a `MmbloomWarning`
+    of sources with different `key_rule`: the result has that of the first source that has one, and
+    finds a line only in the way that put it there.
+
+    File i of a growing filter is the union of the files i. The file of a period of a rotating
+    filter is the union of the files of that period; a source that has none is left out. Periods
+    that were past their time when the newest of all began are left out as well.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> one, two, both = (os.path.join(tempfile.mkdtemp(), name) for name in ("1", "2", "both"))
+    >>> for path, keys in ((one, range(300)), (two, range(200, 500))):
+    ...     with mmbloom.GrowingFilter.create(path, initial_capacity=1000, seed=1) as seen:
+    ...         added = seen.update(keys)
+    >>> mmbloom.merge(both, [one, two])
+    >>> with mmbloom.open(both) as seen:
+    ...     print(seen.contains_many(range(500)).all(), seen.add("more"))
+    True True
+    """
+    target = Target(absolute(destination), permissions, allow_network)
+    paths = source_paths(sources)
+    folders = [is_folder(path) for path in paths]
+    if any(folders) and not all(folders):
+        folder, file = paths[folders.index(True)], paths[folders.index(False)]
+        raise IncompatibleFiltersError(folder, file, (("kind", "a folder", "a file"),))
+    as_file_or_folder(
+        paths[0], lambda _: _merge_files(target, paths), lambda _: _merge_folders(target, paths)
+    )
+
+
+def _merge_files(target: Target, paths: Sequence[str]) -> None:
+    united = combine(target, paths, np.bitwise_or, united_count)
+    warn_of_rules(target.path, united.key_rules)
+    warn_if_past_plan(united.file)
+
+
+def _merge_folders(target: Target, paths: Sequence[str]) -> None:
+    # Not at the top: a program that opens one file needs nothing of folders.
+    from mmbloom._storage.folder import (  # noqa: PLC0415
+        file_name,
+        new_filter_folder,
+        open_named,
+    )
+
+    with in_steps_if_too_many(), ExitStack() as stack:
+        opened = [stack.enter_context(open_named(each)) for each in paths]
+        plan = _common_plan(paths, [file.manifest.plan for file, _ in opened])
+        parts = _parts(plan, opened)
+        with new_filter_folder(target, plan) as place:
+            made = [
+                combine_opened(place(number, file_name(number)), files, np.bitwise_or, united_count)
+                for number, files in parts.items()
+            ]
+    warn_of_rules(target.path, [rule for one in made for rule in one.key_rules])
+    warn_if_any_past_plan(target.path, plan.kind, [one.file for one in made])
+
+
+def _common_plan(paths: Sequence[str], plans: Sequence[FolderPlan]) -> FolderPlan:
+    """Return the plan of all; raise `IncompatibleFiltersError` if they have more than one."""
+    first = plans[0]
+    for path, plan in zip(paths, plans, strict=True):
+        if type(plan) is not type(first):
+            raise IncompatibleFiltersError(paths[0], path, (("kind", first.kind, plan.kind),))
+        # How disk space was reserved does not matter for the bits.
+        require_alike(paths[0], first, path, replace(plan, reserve=first.reserve))
+    return first
+
+
+def _parts(
+    plan: FolderPlan, opened: Sequence[tuple[ManifestFile, list[UnmappedFilter]]]
+) -> dict[int, list[UnmappedFilter]]:
+    """Return the sources of each file of the result, by number, oldest first."""
+    parts: dict[int, list[UnmappedFilter]] = {}
+    for file, files in opened:
+        for entry, each in zip(file.manifest.members, files, strict=True):
+            same = parts.setdefault(entry.number, [])
+            same.append(each)
+            # Another version may have planned another size.
+            require_alike(same[0].path, same[0].header.params, each.path, each.header.params)
+    newest = max(parts)
+    return {number: parts[number] for number in sorted(parts) if not plan.is_past(number, newest)}
 
 
 _WHY_FILES_TO_INTERSECT = (

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
-from mmbloom._storage.atomic import OWNER_ONLY, Target, close_quietly, new_folder
+from mmbloom._storage.atomic import OWNER_ONLY, Target, close_quietly
 from mmbloom._storage.build import new_filter
 from mmbloom._storage.exclusions import counted_listed, replace_listed
-from mmbloom._storage.folder import entry_of, first_manifest, is_named, open_named
+from mmbloom._storage.folder import is_named, new_filter_folder, open_named
 from mmbloom._storage.opening import ALL_KINDS, absolute, as_file_or_folder, is_folder, kind_of
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._storage.warnings import Counted, warn_if_any_past_plan, warn_if_past_plan
@@ -188,15 +188,13 @@ def _copy_folder(path: str, target: Target, *, seal: bool) -> None:
     listed = counted_listed(exclusions_path_in(path))  # first: if it is damaged, nothing is made
     with (
         open_named(path) as (there, originals),
-        new_folder(target.path, target.permissions, instead_of=target.instead_of) as folder,
+        new_filter_folder(target, there.manifest.plan) as place,
     ):
-        entries, copied = [], []
-        for entry, original in zip(there.manifest.members, originals, strict=True):
-            file = target.within(folder, entry.name)
-            copied.append(_copy_opened(original, file, seal=seal))
-            entries.append(entry_of(folder, entry.name, entry.number))
-        first_manifest(folder, there.manifest.plan, entries, target.permissions)
+        copied = [
+            _copy_opened(original, place(entry.number, entry.name), seal=seal)
+            for entry, original in zip(there.manifest.members, originals, strict=True)
+        ]
         if listed.keys:
-            like = os.stat(os.path.join(folder, MANIFEST))
+            like, folder = os.stat(copied[0].path), os.path.dirname(copied[0].path)
             replace_listed(exclusions_path_in(folder), listed.keys, like)
     warn_if_any_past_plan(path, there.manifest.plan.kind, copied)

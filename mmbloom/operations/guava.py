@@ -32,8 +32,8 @@ from mmbloom.errors import FileChangedError, ParameterMismatchError
 from mmbloom.format.checker import Checker
 from mmbloom.format.header import SEGMENT_BYTES
 from mmbloom.operations.combine import require_files
+from mmbloom.sizing import capacity_of
 from mmbloom.sizing.params import MAX_HASHES, FilterParams
-from mmbloom.sizing.planning import capacity_of
 
 _PREFIX = struct.Struct(">BBi")  # strategy, number of hashes, number of longs
 _STRATEGIES = ("MURMUR128_MITZ_32", "MURMUR128_MITZ_64")  # by their numbers in the file

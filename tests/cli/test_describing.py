@@ -16,8 +16,7 @@ from workers import PATIENCE
 
 from mmbloom._system.typing import HashName, Layout
 from mmbloom.cli.commands import COMMANDS
-from mmbloom.cli.describing import FILES, FOLDERS
-from mmbloom.cli.parser import outline, parser_of
+from mmbloom.cli.parser import FILES, FOLDERS, outline, parser_of
 from mmbloom.cli.process import EXIT_CODES
 from mmbloom.logs.lines import Empty
 

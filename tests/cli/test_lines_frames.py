@@ -20,7 +20,7 @@ from mmbloom import BloomFilter
 from mmbloom._system import extras as _extras
 from mmbloom.errors import InputError
 from mmbloom.logs.inputs import HEAD, open_input, require_lines
-from mmbloom.logs.text import NoLinesError
+from mmbloom.logs.lines import NoLinesError
 
 LIBRARIES = ("zlib_ng.zlib_ng", "zlib")
 FLAGS = {"checksum": 2, "extra": 4, "name": 8, "comment": 16}

@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -22,8 +21,8 @@ from frames import held_by
 from tally import Count
 
 from mmbloom import BloomFilter
-from mmbloom._system import mounts
-from mmbloom.cli import marking as command
+from mmbloom._system import proc
+from mmbloom.logs import counts
 from mmbloom.logs.dedup import Sink
 
 SEEN = ["-n", "1e4", "-p", "1e-9"]
@@ -127,14 +126,14 @@ def counted_then_changed(
     monkeypatch: pytest.MonkeyPatch, path: Path, change: Callable[[], object]
 ) -> Ended:
     """Run on an input that changes when its lines are counted, before one is printed."""
-    real = command._Counting.before
+    real = counts.CountedWriter
 
-    def changed(self: command._Counting, writer: Sink) -> AbstractContextManager[Sink]:
+    def changed(sink: Sink, number: counts.LineCounts, end: bytes) -> counts.CountedWriter:
         change()
-        return real(self, writer)
+        return real(sink, number, end)
 
     with monkeypatch.context() as patch:
-        patch.setattr(command._Counting, "before", changed)
+        patch.setattr(counts, "CountedWriter", changed)
         return inside("dedup", path.with_name("seen"), *EXACT, "-c", path)
 
 
@@ -286,7 +285,7 @@ def test_dry_run_blames_the_temporary_folder(
             said = ("No space left on device", "set TMPDIR to another folder")
             assert refused(inside(*argv), 5, f"mmbloom: {tmp_path / 'tmp'}: ", *said)
     monkeypatch.setattr(
-        mounts, "file_system_type", lambda path: "nfs4" if "tmp/mmbloom-" in str(path) else "ext4"
+        proc, "file_system_type", lambda path: "nfs4" if "tmp/mmbloom-" in str(path) else "ext4"
     )
     done = inside(*arguments, "--dry-run", tmp_path / "in")
     network = f"mmbloom: {tmp_path / 'tmp'}: is on a network file system: a dry run"

@@ -315,7 +315,7 @@ def test_input_that_changes() -> None:
     def program(_dd: Any, _db: Any, dask: Any) -> None:
         plan = SlicePlan.draw(1000, slices=1)
         cutting = dask._Cutting(plan, "error", 1)
-        had, hashes = dask._cut(["/a", "/b", "/a"], 0, dask._Cutting(plan, "error"))
+        had, *hashes = dask._cut(["/a", "/b", "/a"], 0, dask._Cutting(plan, "error"))
         _, new = dask._claim(dask._Building(plan), 0, None, hashes, True)
         rows = [(1, "/a"), (2, "/b"), (3, "/a")]
         assert dask._keep(iter(rows), 0, cutting, had, [new]) == rows[:2]

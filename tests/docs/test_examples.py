@@ -41,7 +41,7 @@ def test_there_are_examples() -> None:
     tests = [test for name in NAMES for test in finder.find(importlib.import_module(name))]
     examples = [example for test in tests for example in test.examples]
     assert len(examples) >= 20
-    assert {"mmbloom.filters.bloom", "mmbloom.sizing.planning", "mmbloom.filters.claim"} <= {
+    assert {"mmbloom.filters.bloom", "mmbloom.sizing.params", "mmbloom.filters.claim"} <= {
         test.name.rpartition(".")[0] or test.name for test in tests
     }
     assert not any(doctest.SKIP in example.options for example in examples)

@@ -12,7 +12,7 @@ from kernels import BUILT, ENGINES, KINDS, MODULES, VECTORS, needs_compiled
 
 import mmbloom
 from mmbloom import _engine
-from mmbloom._engine.choice import _COMPILED, choose
+from mmbloom._engine.compiled import COMPILED, choose
 
 FOLDER = Path(_engine.__file__).parent / "compiled"
 FAULTS = ("", "was not built", "fails to import (x)")
@@ -134,7 +134,7 @@ def test_built_with_the_package() -> None:
 
 def test_all_modules_are_looked_for() -> None:
     """What must be there for the compiled engine to serve is each of its modules."""
-    assert sorted(_COMPILED) == sorted(MODULES)
+    assert sorted(COMPILED) == sorted(MODULES)
     sources = Path(__file__).parents[2] / "mmbloom/_engine/compiled"  # no wheel has them
     assert {file.stem for file in sources.glob("*.pyx")} == {*MODULES} - {"_arrays"}
 

@@ -32,12 +32,14 @@ from reference import siphash
 from mmbloom._engine.key_batch import (
     ByteKeys,
     DictionaryKeys,
+    HashedKeys,
     IntegerKeys,
     KeyBatch,
     PackedKeys,
     RowKeys,
     TextKeys,
 )
+from mmbloom._engine.reference import hash as reference
 from mmbloom._engine.reference.hash import hash_one
 from mmbloom.sizing.params import KeyHash
 
@@ -389,3 +391,17 @@ def test_every_bit_of_the_key_counts(engine: Engine) -> None:
     """Keys that differ in one bit of 128 give hashes that have nothing in common."""
     found = {engine.siphash(b"some key", SIPHASH.seed ^ 1 << bit) for bit in range(128)}
     assert len({half for halves in found for half in halves}) == 256
+
+
+@each_engine
+@pytest.mark.parametrize("key_hash", [SIPHASH, KeyHash("murmur3", 7)])
+def test_keys_that_are_hashed(engine: Engine, key_hash: KeyHash, seed: int) -> None:
+    """Hashes as a form of keys are their own hashes, whichever is asked for; no bytes are known."""
+    h1, h2 = np.random.default_rng(seed).integers(0, 2**64, (2, 9), np.uint64)
+    part = HashedKeys(h1, h2)[2:5]
+    assert [half.tolist() for half in engine.hash_keys(part, key_hash)] == [
+        h1[2:5].tolist(),
+        h2[2:5].tolist(),
+    ]
+    with pytest.raises(ValueError, match="only the hashes"):
+        reference.bytes_of(part)

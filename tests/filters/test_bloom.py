@@ -378,7 +378,7 @@ def test_copy_empty(tmp_path: Path, two: list[str]) -> None:
         assert new.params == seen.params
         assert new.info().uuid != seen.info().uuid
         assert (new.approx_count, new.add("a")) == (0, True)
-        assert (new._shelf.lock.timeout, new._threads) == (1.5, 1)
+        assert (new._shelf.newest.lock.timeout, new._threads) == (1.5, 1)
         assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
         with pytest.raises(FileExistsError):
             seen.copy_empty(tmp_path / "new")

@@ -10,9 +10,9 @@ from workers import PATIENCE, in_child
 
 from mmbloom import ClosedFilterError, GrowingFilter
 from mmbloom._storage import folder
-from mmbloom._storage.resident.moving import MovingArray
+from mmbloom._storage.moving import MovingArray
 from mmbloom.filters import chain
-from mmbloom.filters.shelf import File
+from mmbloom.filters.file import File
 
 KEYS = range(100)  # of several files
 

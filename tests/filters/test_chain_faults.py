@@ -25,7 +25,6 @@ from tally import Count
 from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter, GrowingFilter, verify
-from mmbloom.filters.folder import FolderFilter
 
 OLD = [f"old {i}" for i in range(10)]
 NEW = [f"new {i}" for i in range(15)]  # for a further file
@@ -74,7 +73,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def claim(seen: FolderFilter, keys: list[str]) -> list[bool]:
+def claim(seen: Filter, keys: list[str]) -> list[bool]:
     with seen.claim(keys) as new:
         return list(new)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from chains import RATE, Growing, Rotating, files_of, naive_files
+from chains import RATE, Growing, InUse, Rotating, files_of, naive_files
 from checks import flock_is_free, run_threads
 from tally import Count
 from workers import PATIENCE, Child, end, in_child, together
@@ -58,7 +58,7 @@ def add_shuffled(kind: Kind, folder: Path, me: int, seed: int) -> list[int]:
 
 @pytest.mark.stress
 @pytest.mark.laws("F11")
-@pytest.mark.parametrize("kind", [Growing(), Rotating(FOR_EVER)], ids=type)
+@pytest.mark.parametrize("kind", [Growing(), InUse(), Rotating(FOR_EVER)], ids=type)
 def test_each_key_is_new_to_one_worker(
     tmp_path: Path, kind: Kind, seed: int, stress: int, tally: Count
 ) -> None:
@@ -75,7 +75,7 @@ def test_each_key_is_new_to_one_worker(
         tally(keys=KEYS, change_overs=len(files_of(folder)) - 1)
 
 
-@pytest.mark.parametrize("kind", [Growing(), Rotating(FOR_EVER)], ids=type)
+@pytest.mark.parametrize("kind", [Growing(), InUse(), Rotating(FOR_EVER)], ids=type)
 def test_each_key_is_new_to_one_thread(tmp_path: Path, kind: Kind, seed: int) -> None:
     """The same of threads that share one object, the readers among them."""
     told: list[int] = []
@@ -133,7 +133,7 @@ def add_for_ever(kind: Kind, folder: Path, me: int, pipe: int) -> None:
 
 @pytest.mark.stress
 @pytest.mark.laws("F1")
-@pytest.mark.parametrize("kind", [Growing(), Rotating(keep=30)], ids=type)
+@pytest.mark.parametrize("kind", [Growing(), InUse(), Rotating(keep=30)], ids=type)
 def test_writers_are_killed(
     tmp_path: Path, kind: Kind, seed: int, stress: int, tally: Count
 ) -> None:

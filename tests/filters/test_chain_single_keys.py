@@ -31,8 +31,9 @@ from mmbloom import BloomFilter, GrowingFilter, LockTimeoutError, ReentryError, 
 from mmbloom._engine import Grounds
 from mmbloom._storage.folder import ManifestFile
 from mmbloom.filters.chain import Chain, ChainState
+from mmbloom.filters.file import File
 from mmbloom.filters.rotating import RotatingChain
-from mmbloom.filters.shelf import File, Lasting
+from mmbloom.filters.shelf import Lasting
 from mmbloom.format.folder import MANIFEST
 
 

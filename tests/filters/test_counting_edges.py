@@ -56,14 +56,14 @@ def test_batch_query_while_others_remove(
         CountingBloomFilter.open(path, lock_timeout=PATIENCE) as other,
     ):
         seen.add_many(keys)
-        test, lock, change = seen._find, Lock(), cycle([other.remove_many, other.add_many])
+        test, lock, change = seen._shelf.find, Lock(), cycle([other.remove_many, other.add_many])
 
         def watched(hashes: HashHalves) -> Any:
             with lock:
                 next(change)(keys[~stays])
             return test(hashes)
 
-        monkeypatch.setattr(seen, "_find", watched)
+        monkeypatch.setattr(seen._shelf, "find", watched)
         found = seen.contains_many(keys)
     assert found[stays].all()
     assert not found[~stays].all(), "what was removed meanwhile"

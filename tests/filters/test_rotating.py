@@ -25,8 +25,8 @@ from mmbloom.errors import (
     MmbloomError,
     ParameterMismatchError,
 )
-from mmbloom.filters.chain import contains_any
-from mmbloom.filters.shelf import File
+from mmbloom.filters.file import File
+from mmbloom.filters.shelf import contains_any
 from mmbloom.format.folder import seconds_of
 
 

@@ -20,10 +20,11 @@ from mmbloom import (
     intersect,
     merge,
     repair,
+    sizing,
     verify,
 )
 from mmbloom import open as open_filter
-from mmbloom.sizing import plan, planning
+from mmbloom.sizing import plan
 
 KEYS = np.arange(9000)
 
@@ -31,12 +32,12 @@ KEYS = np.arange(9000)
 @pytest.fixture
 def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Plan with one block a key, at the rates that have several, until it is called."""
-    monkeypatch.setattr(planning, "_NEAR_TEXTBOOK", 9.0)
-    planning.plan_blocked.cache_clear()
+    monkeypatch.setattr(sizing, "_NEAR_TEXTBOOK", 9.0)
+    sizing.plan_blocked.cache_clear()
 
     def as_usual() -> None:
         monkeypatch.undo()
-        planning.plan_blocked.cache_clear()
+        sizing.plan_blocked.cache_clear()
 
     yield as_usual
     as_usual()

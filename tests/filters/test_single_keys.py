@@ -37,10 +37,10 @@ from mmbloom import (
     ReentryError,
 )
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.resident.working_copy import WorkingCopy
-from mmbloom._system.moments import outlast
+from mmbloom._storage.working_copy import WorkingCopy
+from mmbloom._system.sections import outlast
 from mmbloom._system.typing import OnFull
-from mmbloom.filters.shelf import BitFile
+from mmbloom.filters.file import BitFile
 
 MOMENT = 0.02  # seconds, after which everybody looks: the clock may go in steps of 10 ms
 KEYS = [f"key {number}" for number in range(300)]
@@ -614,7 +614,7 @@ def test_exclusions(make: Make, tmp_path: Path) -> None:
 def test_verified_keys(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tested = []
     with BloomFilter.create(path, 1000, verify_after_add=True) as seen:
-        file = type(seen._shelf)
+        file = type(seen._shelf.newest)
         real = file._test_one
 
         def test_one(*arguments: Any) -> None:

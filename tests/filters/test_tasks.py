@@ -205,7 +205,7 @@ def test_timeout(create: Create, path: str, *, same: bool) -> None:
             assert await claim(seen, ["b"], 0) == [True]
 
         asyncio.run(main())
-        assert not seen._shelf.lock.state.turns
+        assert not seen._shelf.newest.lock.state.turns
 
 
 async def enter(claimed: Any) -> None:
@@ -228,7 +228,7 @@ def test_a_task_that_is_cancelled(create: Create, path: str, *, first: bool) -> 
 
     asyncio.run(main())
     assert flock_is_free(path)
-    assert not seen._shelf.lock.state.turns
+    assert not seen._shelf.newest.lock.state.turns
 
 
 def test_a_block_that_raises(create: Create, path: str) -> None:

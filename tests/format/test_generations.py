@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mmbloom.errors import FormatError, NewerFormatError
-from mmbloom.format.generations import (
+from mmbloom.format.slices import (
     Record,
-    decode,
-    encode,
+    decode_record,
+    encode_record,
     generation_of_folder,
     generation_of_record,
     record_name,
@@ -23,7 +23,7 @@ RECORD = Record(b"u" * 16, 2, b"r" * 16, b"b" * 16, PARAMS, 3)
 
 def test_as_the_specification_says() -> None:
     """Each field is there, as text that people can read but for the filter's block."""
-    found = json.loads(encode(RECORD))
+    found = json.loads(encode_record(RECORD))
     block = bytes.fromhex(found.pop("filter"))
     assert found == {
         "format": "mmbloom generations",
@@ -36,7 +36,7 @@ def test_as_the_specification_says() -> None:
     }
     assert block[:8] == b"\x89MMBLM\r\n"
     assert len(block) == 512
-    assert decode(encode(RECORD), 2, "r") == RECORD
+    assert decode_record(encode_record(RECORD), 2, "r") == RECORD
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -60,26 +60,26 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("change", "said"), WRONG, ids=lambda value: str(value)[:30])
 def test_each_rule(change: dict[str, Any], said: str) -> None:
     """A rule that does not hold is named, with the path."""
-    raw = json.dumps(json.loads(encode(RECORD)) | change).encode()
+    raw = json.dumps(json.loads(encode_record(RECORD)) | change).encode()
     with pytest.raises(FormatError, match=f"^where: {said}"):
-        decode(raw, 2, "where")
+        decode_record(raw, 2, "where")
 
 
 def test_newer_and_no_json() -> None:
     """A later version says so; what is no JSON, no object or too long says that."""
-    raw = json.dumps(json.loads(encode(RECORD)) | {"version": 2}).encode()
+    raw = json.dumps(json.loads(encode_record(RECORD)) | {"version": 2}).encode()
     with pytest.raises(NewerFormatError, match="use a newer mmbloom"):
-        decode(raw, 2, "where")
-    twice = encode(RECORD).replace(b'"version": 1', b'"version": 1, "version": 1')
+        decode_record(raw, 2, "where")
+    twice = encode_record(RECORD).replace(b'"version": 1', b'"version": 1, "version": 1')
     for other in (twice, b"", b"\xff", b"{", b"[" * 50_000, b"3", b"[]", b" " * 70_000, b"NaN"):
         with pytest.raises(FormatError, match=r"^where: (text|size|record) is"):
-            decode(other, 2, "where")
+            decode_record(other, 2, "where")
 
 
 def test_damage(seed: int) -> None:
     chance, good = random.Random(seed), 0
     for _ in range(3000):
-        raw = bytearray(encode(RECORD))
+        raw = bytearray(encode_record(RECORD))
         for _ in range(chance.choice([1, 1, 2, 4])):
             place = chance.randrange(len(raw))
             if chance.random() < 0.6:
@@ -89,7 +89,7 @@ def test_damage(seed: int) -> None:
             else:
                 raw[place:place] = raw[place : place + chance.randrange(1, 9)]
         try:
-            decode(bytes(raw), 2, "where")
+            decode_record(bytes(raw), 2, "where")
         except FormatError:
             continue
         good += 1

@@ -17,8 +17,7 @@ from kernels import ENGINES
 
 from mmbloom import _engine
 from mmbloom.logs import lines
-from mmbloom.logs.lines import LineKeys
-from mmbloom.logs.text import NoLinesError
+from mmbloom.logs.lines import LineKeys, NoLinesError
 
 _CHOICES = 12
 _SEPARATORS = [None, None, b",", b"::", b"\t", b" ", b"aa", b"aab", b"\0", b"\n", b"\xff"]

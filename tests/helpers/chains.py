@@ -17,9 +17,8 @@ import numpy as np
 from faults import Hook, at_call, os_calls
 from reference import Fields, Key, NaiveFilter
 
-from mmbloom import GrowingFilter, RotatingFilter
+from mmbloom import BloomFilter, Filter, GrowingFilter, RotatingFilter
 from mmbloom._system.typing import Mode
-from mmbloom.filters.folder import FolderFilter
 from mmbloom.sizing import Layout, plan
 
 RATE = 1e-12  # no false positive within many runs
@@ -112,16 +111,16 @@ class NaiveRotating:
         return new
 
 
-def add_one_by_one(seen: FolderFilter, keys: list[str]) -> list[bool]:
+def add_one_by_one(seen: Filter, keys: list[str]) -> list[bool]:
     return [seen.add(key) for key in keys]
 
 
-def add_many(seen: FolderFilter, keys: list[str]) -> list[bool]:
+def add_many(seen: Filter, keys: list[str]) -> list[bool]:
     answers: list[bool] = seen.add_many(keys).tolist()
     return answers
 
 
-def claim(seen: FolderFilter, keys: list[str]) -> list[bool]:
+def claim(seen: Filter, keys: list[str]) -> list[bool]:
     with suppress(KeyError), seen.claim(keys):
         raise KeyError  # which leaves no trace
     with seen.claim(keys) as new:
@@ -130,13 +129,13 @@ def claim(seen: FolderFilter, keys: list[str]) -> list[bool]:
     return answers
 
 
-def claim_locked(seen: FolderFilter, keys: list[str]) -> list[bool]:
+def claim_locked(seen: Filter, keys: list[str]) -> list[bool]:
     with seen.locked():
         return [*claim(seen, keys[:7]), *add_one_by_one(seen, keys[7:9]), *add_many(seen, keys[9:])]
 
 
 # Ways to add keys to a folder; each answers for each key whether it was new.
-Way = Callable[[FolderFilter, list[str]], list[bool]]
+Way = Callable[[Filter, list[str]], list[bool]]
 WAYS: list[Way] = [add_one_by_one, add_many, claim, claim_locked]
 
 
@@ -145,10 +144,10 @@ class Growing:
 
     keep = float("inf")
 
-    def create(self, folder: str | Path, **options: Any) -> FolderFilter:
+    def create(self, folder: str | Path, **options: Any) -> Filter:
         return GrowingFilter.create(folder, 20, RATE, **options)
 
-    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> FolderFilter:
+    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> Filter:
         return GrowingFilter.open(folder, mode, **options)
 
     def now(self) -> float:
@@ -158,6 +157,16 @@ class Growing:
         """Time does nothing to it."""
 
 
+class InUse(Growing):
+    """The same of a file that becomes a folder while it is open."""
+
+    def create(self, folder: str | Path, **options: Any) -> Filter:
+        return BloomFilter.create(folder, 20, RATE / 2, on_full="grow", **options)
+
+    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> Filter:
+        return BloomFilter.open(folder, mode, on_full="grow", **options)
+
+
 class Rotating:
     """The same of a rotating one, by a clock that all processes forked later share."""
 
@@ -165,12 +174,12 @@ class Rotating:
         self.keep = float(keep)
         self._seconds = np.frombuffer(mmap.mmap(-1, 8), np.float64)
 
-    def create(self, folder: str | Path, **options: Any) -> FolderFilter:
+    def create(self, folder: str | Path, **options: Any) -> Filter:
         options |= {"keep": int(self.keep), "every": 10, "capacity_per_period": 100_000}
         options |= {"error_rate": 1e-7, "layout": "standard", "reserve": "fallocate"}
         return RotatingFilter.create(folder, clock=self.now, **options)
 
-    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> FolderFilter:
+    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> Filter:
         return RotatingFilter.open(folder, mode, clock=self.now, **options)
 
     def now(self) -> float:
@@ -203,7 +212,7 @@ def failing_in_a_section(
     kind: Growing | Rotating,
     source: Path,
     tmp_path: Path,
-    add: Callable[[FolderFilter], object],
+    add: Callable[[Filter], object],
     fail: Hook,
     check: Callable[[Path], object],
 ) -> list[str]:

@@ -182,11 +182,6 @@ def check_folder(folder: str | Path, *names: str) -> None:
     assert sorted(os.listdir(folder)) == sorted(names)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """Read all files of a folder, and of those in it."""
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def in_turn(*actions: Callable[[Path], object]) -> Callable[[Path], object]:
     """Make one action on a path of several."""
     return lambda path: [action(path) for action in actions]

@@ -10,6 +10,7 @@ import pytest
 from checks import HEADER_BYTES, array_of
 
 from mmbloom import BloomFilter, FilterParams, copy
+from mmbloom._storage.atomic import Target
 from mmbloom._storage.build import create_file
 from mmbloom.sizing import Layout
 
@@ -26,7 +27,7 @@ def filter_of(
     keys: range = KEYS,
 ) -> str:
     params = FilterParams(10**7, 0.01, layout, 8 * array_bytes, num_hashes, 5)
-    create_file(str(path), params, permissions=0o600, allow_network=False)
+    create_file(Target(str(path), 0o600, False), params)
     with BloomFilter.open(path) as seen:
         seen.add_many(list(keys))
     return str(path)

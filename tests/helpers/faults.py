@@ -26,7 +26,7 @@ from mmbloom._storage import lock as _lock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import Counters
 from mmbloom._system.typing import Words
-from mmbloom.filters import shelf
+from mmbloom.filters import file as file_module
 from mmbloom.filters.base import Filter
 from mmbloom.format.header import MUTABLE_FIELDS
 
@@ -127,7 +127,7 @@ def kill_self(name: str) -> None:
 
 def die_at_counter(number: int, when: str) -> None:
     """In a child: die "before" or "after" a counter of a file is written, counted from 0."""
-    set_one, count_some, hook = Counters.__setitem__, shelf.count, at_call(number, kill_self)
+    set_one, count_some, hook = Counters.__setitem__, file_module.count, at_call(number, kill_self)
 
     def around(name: str, write: Callable[[], Any]) -> Any:
         if when == "before":
@@ -145,7 +145,7 @@ def die_at_counter(number: int, when: str) -> None:
         return now
 
     Counters.__setitem__ = set_counter  # type: ignore[method-assign]
-    shelf.count = count
+    file_module.count = count
 
 
 def mount_tmpfs(folder: Path, size: int) -> bool:

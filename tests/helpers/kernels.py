@@ -54,13 +54,13 @@ class Engine(NamedTuple):
         return self.name
 
 
-# Modules, of the same names in both.
-PARTS = ("bits", "counters", "hash", "holding", "lines", "members", "rows", "single", "slices")
+REFERENCE = ("bits", "counters", "hash", "holding", "lines")  # its modules
+PARTS = (*REFERENCE, "members", "rows", "single")  # those of the compiled engine
 MODULES = ("_arrays", "vectors", *PARTS)  # what is built: Cython writes the first
 
 
-def _load(name: str, folder: str) -> Engine:
-    modules = [import_module(f"mmbloom._engine.{folder}.{part}") for part in PARTS]
+def _load(name: str, folder: str, parts: tuple[str, ...]) -> Engine:
+    modules = [import_module(f"mmbloom._engine.{folder}.{part}") for part in parts]
     kernels = (
         next(getattr(module, kernel) for module in modules if hasattr(module, kernel))
         for kernel in Engine._fields[1:]
@@ -68,13 +68,13 @@ def _load(name: str, folder: str) -> Engine:
     return Engine(name, *kernels)
 
 
-NUMPY = _load("numpy", "reference")
+NUMPY = _load("numpy", "reference", REFERENCE)
 
 
 def _load_compiled() -> Engine | None:
     if not all(find_spec(f"mmbloom._engine.compiled.{part}") for part in MODULES):
         return None
-    return _load("compiled", "compiled")
+    return _load("compiled", "compiled", PARTS)
 
 
 _FOUND = _load_compiled()

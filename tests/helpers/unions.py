@@ -17,9 +17,8 @@ from checks import array_of, check_folder, check_settled, counters_of
 from reference import HEADER_BYTES, NaiveFilter
 from workers import PATIENCE, running
 
-from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, verify
+from mmbloom import BloomFilter, Filter, GrowingFilter, RotatingFilter, verify
 from mmbloom._system.typing import Keys
-from mmbloom.filters.folder import FolderFilter
 from mmbloom.sizing import Layout
 from mmbloom.sizing.params import KeyHash
 
@@ -60,7 +59,7 @@ def two(tmp_path: Path) -> list[str]:
 @contextmanager
 def live_writer(
     path: Where,
-    opened: Callable[[Path], BloomFilter | FolderFilter] = BloomFilter.open,
+    opened: Callable[[Path], Filter] = BloomFilter.open,
     between: Callable[[], object] = lambda: None,
     distinct: int | None = None,
 ) -> Iterator[Callable[[int], int]]:

@@ -167,6 +167,17 @@ def as_user(user: int, function: Callable[[], T]) -> T:
     return in_child(run)
 
 
+def ended_by(number: int, function: Callable[[], object]) -> None:
+    """Run one function in a child of its own, which this signal must end."""
+    try:
+        in_child(function)
+    except ChildDiedError as died:
+        found = died.signal
+    else:
+        found = 0  # it ended by itself
+    assert found == number
+
+
 def together(functions: Sequence[Callable[[], T]], timeout: float = PATIENCE) -> list[T]:
     """Run each function in a child of its own, all started at one moment."""
     waiting, go = os.pipe()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kernels import MODULES as MODULES_BUILT
 
-from mmbloom.cli.commands import COMMANDS
+from mmbloom.cli.commands import MODULES as MODULES_OF_COMMANDS
 
 ROOT = Path(__file__).parents[2] / "mmbloom"
 FILES = sorted(ROOT.rglob("*.py"))
@@ -24,20 +24,22 @@ TOP = ("__init__", "__main__")  # the package's face and `python -m mmbloom`: ab
 # What is imported where it is used, and not at the top: each takes milliseconds of every start.
 LATE = {
     "filters.open": {"_storage.folder", "filters.growing", "filters.rotating"},  # for one file
-    # For programs that never ask for it; for files beside no manifest.
-    "filters.file": {"filters.info", "_storage.folder"},
-    "cli.checking": {"operations.check"},  # for `check`, which verifies nothing
+    "filters.bloom": {"filters.grow", "_storage.folder"},  # for files beside no manifest
+    "filters.growable": {"filters.grow", "filters.growing"},  # for files that stay files
+    "filters.shelf": {"filters.info"},  # for programs that never ask for it
+    "operations.combine": {"_storage.folder"},  # for filters of one file
     "cli.main": {"format.header"},  # for files that are filters
-    # For filters that are not past their plan, and runs that are not dry.
-    "cli.filters": {"_storage.folder", "operations.copy"},
+    # For filters that are not past their plan, runs that are not dry, nor end at a full filter.
+    "cli.filters": {"_storage.folder", "operations.copy", "filters.grow"},
     "logs.lines": {"logs.members"},  # for lines that are no JSON
-    "cli.values": {"_engine", "format.folder"},  # for help; for commands without a duration
+    "cli.options": {"_engine", "format.folder"},  # for help; for commands without a duration
     "cli.lines": {"logs.rows"},  # for lines that are no CSV
     "logs.inputs": {"logs.rows"},  # for lines that are no CSV
-    # For outputs that are not compressed, no CSV, and in a folder without a manifest.
-    "logs.outputs": {"logs.rows", "logs.compressed", "_storage.folder"},
-    # For runs that do not end at a full filter; that count nothing.
-    "cli.marking": {"filters.grow", "logs.counts"},
+    "logs.dedup": {"logs.rows"},  # the same
+    # For outputs that are no CSV, and in a folder without a manifest.
+    "logs.outputs": {"logs.rows", "_storage.folder"},
+    # For runs that count nothing; in one process; that verify nothing.
+    "cli.marking": {"logs.counts", "cli.workers", "operations.check"},
 }
 
 
@@ -136,7 +138,7 @@ def test_something_is_read() -> None:
     """The tests below look at the whole package: these files and rows are among them."""
     assert {"errors", "_engine", "_engine.reference.bits", "filters.base"} <= MODULES.keys()
     assert "mmbloom._storage.mapped.MappedFilter" in set(imports_of(MODULES["filters.file"]))
-    assert own_imports_of(MODULES["filters.shelf"]) >= {"_engine", "_storage.lock", "errors"}
+    assert own_imports_of(MODULES["filters.file"]) >= {"_engine", "_storage.lock", "errors"}
     compiled = {file.name: file for file in CYTHON}
     assert {file.stem for file in CYTHON if file.suffix == ".pyx"} == {*MODULES_BUILT} - {"_arrays"}
     assert "mmbloom._engine.compiled.positions.shape_of" in {
@@ -247,7 +249,7 @@ def test_every_private_file_is_imported() -> None:
         imported |= {value.removeprefix("mmbloom.") for value in values if isinstance(value, str)}
     for module, file in MODULES.items():
         private = module.startswith(("_", "format.", "cli."))
-        commands = module in {f"cli.{command.module}" for command in COMMANDS.values()}
+        commands = module in {f"cli.{name}" for name in MODULES_OF_COMMANDS}
         if private and file.stem not in TOP and not commands:
             assert module in imported, module
 

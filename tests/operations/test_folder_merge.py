@@ -30,9 +30,8 @@ from mmbloom import (
     merge,
     verify,
 )
-from mmbloom.sizing import FilterParams, Layout, plan
+from mmbloom.sizing import FilterParams, Layout, plan, share_of
 from mmbloom.sizing.params import KeyHash
-from mmbloom.sizing.planning import share_of
 
 DAY = 86_400
 

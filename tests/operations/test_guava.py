@@ -30,6 +30,7 @@ from mmbloom import (
     sizing,
     verify,
 )
+from mmbloom._storage.atomic import Target
 from mmbloom._storage.build import create_file
 from mmbloom._system.typing import HashName
 
@@ -45,7 +46,7 @@ def exportable(path: Path, num_bits: int, num_hashes: int = 7, **options: Any) -
     """Make an empty filter that can be exported, or cannot by the options; gives its path."""
     layout = options.pop("layout", "standard")
     params = FilterParams(10**6, 0.01, layout, num_bits, num_hashes, 0, "murmur3")
-    create_file(str(path), params, permissions=0o600, allow_network=False)
+    create_file(Target(str(path), 0o600, False), params)
     return str(path)
 
 

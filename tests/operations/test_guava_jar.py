@@ -13,6 +13,7 @@ from guava_files import FUNNELS, ROUNDTRIP, keys_file, keys_of, require_jar
 from reference import Key
 
 from mmbloom import BloomFilter, export_guava, import_guava
+from mmbloom._storage.atomic import Target
 from mmbloom._storage.build import create_file
 from mmbloom.sizing import FilterParams
 
@@ -120,7 +121,7 @@ def test_both_go_on_with_one_filter(tmp_path: Path, classes: str) -> None:
 def test_fewest_and_most_hashes(tmp_path: Path, classes: str, num_hashes: int) -> None:
     """1 and 64 hashes, which no plan has, are read by Guava as written."""
     params = FilterParams(1000, 0.01, "standard", 92_352, num_hashes, 0, "murmur3")
-    create_file(str(tmp_path / "a"), params, permissions=0o600, allow_network=False)
+    create_file(Target(str(tmp_path / "a"), 0o600, False), params)
     with BloomFilter.open(tmp_path / "a") as seen:
         seen.update(range(500))
         expected = seen.contains_many(list(range(1000))).tolist()

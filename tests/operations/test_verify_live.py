@@ -20,7 +20,7 @@ from workers import Child, end, in_child, locked_elsewhere
 
 from mmbloom import BloomFilter, FileChangedError, verify
 from mmbloom._storage.opening import Counters
-from mmbloom.filters import shelf
+from mmbloom.filters import file as file_module
 from mmbloom.format.header import MUTABLE_FIELDS
 
 
@@ -87,7 +87,7 @@ class KilledError(Exception):
 def test_between_any_two_counters(path: str, monkeypatch: pytest.MonkeyPatch, counter: str) -> None:
     """Law 5: a batch amid whose counting the counters are read, the array before it: no problem."""
     filter_of(path, MIB, num_hashes=1, keys=range(0))
-    real, written = shelf.count, []
+    real, written = file_module.count, []
 
     def add_to(counters: Counters, place: int, by: int) -> int:
         now = real(counters, place, by)
@@ -101,7 +101,7 @@ def test_between_any_two_counters(path: str, monkeypatch: pytest.MonkeyPatch, co
             seen.add_many(list(KEYS))
 
     with BloomFilter.open(path) as seen:
-        monkeypatch.setattr(shelf, "count", add_to)
+        monkeypatch.setattr(file_module, "count", add_to)
         at_pread(monkeypatch, 3, add)  # after header, counters and array: the counters again
         assert verify(path).problems == ()
     assert written[-1] == counter

@@ -22,12 +22,11 @@ from workers import PATIENCE, Child, ChildDiedError, in_child
 
 import mmbloom
 from mmbloom import BloomFilter, verify
-from mmbloom._storage import unmapped
-from mmbloom._storage.resident import working_copy
-from mmbloom._storage.resident.share import Share
+from mmbloom._storage import unmapped, working_copy
+from mmbloom._storage.share import Share
 from mmbloom._system import memory
 from mmbloom.errors import DurabilityError, FileChangedError
-from mmbloom.filters import shelf
+from mmbloom.filters import file as file_module
 
 MORE = np.arange(7000, 7100)
 FORK = multiprocessing.get_context("fork")
@@ -141,7 +140,7 @@ def test_in_a_handler_amid_an_add(
     close = Refused(seen.close)
     other = BloomFilter.open(file)
     assert other.info().resident
-    at_next_call(monkeypatch, shelf.BitFile, "_finish", close)
+    at_next_call(monkeypatch, file_module.BitFile, "_finish", close)
     seen.add_many(MORE)
     assert close.times == 1
     other.close()
@@ -168,7 +167,7 @@ def test_after_a_writer_was_killed_amid_a_batch(file: str, monkeypatch: pytest.M
     def die() -> None:
         seen = BloomFilter.open(file, resident=True)
         seen.add_many(NEW)
-        at_next_call(pytest.MonkeyPatch(), shelf.BitFile, "_finish", kill)
+        at_next_call(pytest.MonkeyPatch(), file_module.BitFile, "_finish", kill)
         seen.add_many(MORE)
 
     with pytest.raises(ChildDiedError):
@@ -380,7 +379,7 @@ def test_verify_amid_moves(file: str, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_at_the_end_amid_the_flush_of_a_thread(file: str, seen: BloomFilter) -> None:
     """A program ends while a daemon thread flushes: its filter is saved when that is done."""
     with flushing(seen):
-        left = waiting(seen._shelf._left)  # as the interpreter calls it
+        left = waiting(seen._shelf.newest._left)  # as the interpreter calls it
     left.join()
     check_saved(file, OLD, NEW)
     seen.close()
@@ -402,13 +401,13 @@ def test_added_while_it_is_asked_whether_all_is_written(
 
 def test_a_handler_amid_a_close_does_not_wait(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = BloomFilter.open(file, resident=True, lock_timeout=30)
-    assert seen._shelf.lock.state.descriptor is not None or seen.add("first")
+    assert seen._shelf.newest.lock.state.descriptor is not None or seen.add("first")
     seen.flush()
     seen.close()
     seen = BloomFilter.open(file, resident=True, lock_timeout=30)
     add = Refused(lambda: seen.add("late"))  # and no LockTimeoutError after a wait
     assert seen.add_many(NEW).any()
-    seen._shelf.lock.retire()  # as where nothing was written since it was opened
+    seen._shelf.newest.lock.retire()  # as where nothing was written since it was opened
     at_next_call(monkeypatch, type(seen._storage.array), "give_back", add)
     seen.close()
     assert add.times == 1

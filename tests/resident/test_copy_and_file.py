@@ -16,10 +16,10 @@ from workers import Child, end, in_child
 
 import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, RotatingFilter
-from mmbloom._storage.resident import working_copy
+from mmbloom._storage import working_copy
 from mmbloom._system import memory
 from mmbloom.errors import FileChangedError, MmbloomWarning
-from mmbloom.filters.shelf import BitFile
+from mmbloom.filters.file import BitFile
 
 NEXT = np.arange(2000, 2500)
 
@@ -345,7 +345,7 @@ def test_choice_by_size(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(memory, "_SMALL", 0)
     monkeypatch.setattr(memory, "dirty_bytes", lambda: 150_000)
     # Whatever the folder for temporary files is on: in many systems that is memory.
-    monkeypatch.setattr("mmbloom._system.mounts.file_system_type", lambda _: "ext4")
+    monkeypatch.setattr("mmbloom._system.proc.file_system_type", lambda _: "ext4")
     with BloomFilter.create(path, 60_000, 0.01) as seen:  # 72 KiB
         assert not seen.info().resident
     large = tmp_path / "large"
@@ -362,7 +362,7 @@ def test_choice_by_size(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert copies() == []
     for kind in ("tmpfs", "nfs4"):
         with monkeypatch.context() as patch:
-            patch.setattr("mmbloom._system.mounts.file_system_type", lambda _, kind=kind: kind)
+            patch.setattr("mmbloom._system.proc.file_system_type", lambda _, kind=kind: kind)
             with BloomFilter.create(tmp_path / kind, 100_000, 0.01, allow_network=True) as seen:
                 seen.add_many(range(60_000))
                 assert not seen.info().resident

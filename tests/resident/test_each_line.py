@@ -29,7 +29,7 @@ from tally import Count
 from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter, ClosedFilterError
-from mmbloom._storage.resident import leaving, moving, share, working_copy
+from mmbloom._storage import moving, share, working_copy
 from mmbloom._system import memory
 from mmbloom._system.typing import Mode
 
@@ -124,7 +124,7 @@ def opens_and_adds(file: str) -> None:
 def test_ctrl_c_at_each_line(path: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others come and go after it, the filter is flushed, and in the end the file has all."""
     monkeypatch.setattr(share, "_PATIENCE", SOON)
-    monkeypatch.setattr(leaving, "_LEAVE_SECONDS", SOON)
+    monkeypatch.setattr(moving, "_LEAVE_SECONDS", SOON)
     for number in range(MOST_LINES):
         file = f"{path}{number}"
         BloomFilter.create(file, 10_000, 1e-6, resident=False).close()

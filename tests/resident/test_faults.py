@@ -29,8 +29,8 @@ from workers import PATIENCE, Child, ChildDiedError, in_child
 
 from mmbloom import BloomFilter, verify
 from mmbloom._engine import count_set
-from mmbloom._storage.resident import moving, working_copy
-from mmbloom._storage.resident.moving import Place
+from mmbloom._storage import moving, working_copy
+from mmbloom._storage.moving import Place
 from mmbloom._system import memory
 from mmbloom._system.typing import Words
 from mmbloom.errors import DurabilityError, MmbloomWarning, ReservationWarning

@@ -16,7 +16,7 @@ from tally import Count
 from workers import Child, end, in_child
 
 from mmbloom import BloomFilter, verify
-from mmbloom._storage.resident import working_copy
+from mmbloom._storage import working_copy
 
 CUTS = 6
 BATCH = 200

@@ -10,7 +10,7 @@ import pytest
 from copies import NEW, OLD, bits_in, check_saved, copies, missing
 
 from mmbloom import BloomFilter, LockTimeoutError
-from mmbloom._storage.resident import leaving, share
+from mmbloom._storage import moving, share
 from mmbloom.errors import MmbloomWarning
 
 SOON = 0.05  # seconds
@@ -19,7 +19,7 @@ SOON = 0.05  # seconds
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share, "_PATIENCE", SOON)
-    monkeypatch.setattr(leaving, "_LEAVE_SECONDS", SOON)
+    monkeypatch.setattr(moving, "_LEAVE_SECONDS", SOON)
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from steps import Refused, at_next_call, interrupt
 from workers import PATIENCE, Child, in_child, together
 
 from mmbloom import BloomFilter
+from mmbloom._storage import moving, working_copy
 from mmbloom._storage.lock import WriteLock
-from mmbloom._storage.resident import moving, working_copy
-from mmbloom._storage.resident.share import Share
+from mmbloom._storage.share import Share
 from mmbloom._system import memory
 from mmbloom.errors import LockTimeoutError, MmbloomWarning, ReservationWarning
 
@@ -66,7 +66,7 @@ def test_two_who_both_think_that_they_are_the_last(file: str) -> None:
         one.flush()
         for seen in (one, other):
             assert len(copies()) == 1
-            with seen._shelf.lock.held(1.0):
+            with seen._shelf.newest.lock.held(1.0):
                 assert seen._storage.array.give_back()
         assert copies() == []
 
@@ -204,7 +204,7 @@ def test_who_gives_up_is_waited_for(
     opener.join(PATIENCE)
     assert opened == [True]
     with share.alone(), monkeypatch.context() as patch:
-        patch.setattr("mmbloom._storage.resident.share._PATIENCE", 0.05)
+        patch.setattr("mmbloom._storage.share._PATIENCE", 0.05)
         with pytest.raises(LockTimeoutError):
             BloomFilter.open(file)
     seen.close()

@@ -12,6 +12,7 @@ import pytest
 from checks import array_of, check_folder, counters_of, lasting
 
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, verify
+from mmbloom._storage.atomic import Target
 from mmbloom._storage.build import create_file
 from mmbloom.sizing import plan
 
@@ -20,7 +21,7 @@ SIZE = 4096 + PARAMS.num_bytes
 
 
 def make(path: str) -> None:
-    create_file(path, PARAMS, permissions=0o600, allow_network=False)
+    create_file(Target(path, 0o600, False), PARAMS)
 
 
 def test_file_is_header_and_zeros(path: str) -> None:

@@ -20,7 +20,7 @@ SIZE = 4096 + PARAMS.num_bytes
 
 
 def make(path: str, reserve: Reserve = "zeros") -> None:
-    create_file(path, PARAMS, permissions=0o600, allow_network=False, reserve=reserve)
+    create_file(Target(path, 0o600, False), PARAMS, reserve=reserve)
 
 
 CALLS = {"open", "chmod", "fchmod", "posix_fallocate", "write", "pwrite", "fsync", "close", "link"}
@@ -52,7 +52,7 @@ FAULTS = [OSError(code, os.strerror(code)) for code in CODES]
 @pytest.fixture(autouse=True)
 def on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a file system in memory, where /tmp may be, fewer calls are made."""
-    monkeypatch.setattr("mmbloom._system.mounts.IN_MEMORY", frozenset())
+    monkeypatch.setattr("mmbloom._system.proc.IN_MEMORY", frozenset())
 
 
 @pytest.mark.laws("T7")

@@ -15,7 +15,7 @@ from faults import Hook, at_call, fail_with, ignore, kill_self, names_of_calls, 
 from workers import ChildDiedError, in_child, together
 
 from mmbloom import BloomFilter, copy
-from mmbloom._system.moments import outlast
+from mmbloom._system.sections import outlast
 
 Make = Callable[..., BloomFilter]
 

@@ -22,7 +22,7 @@ import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, ReentryError, _engine
 from mmbloom._engine.reference import holding
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._system.reentry import BLOCK, CALL
+from mmbloom._system.sections import BLOCK, CALL
 from mmbloom.filters import chain
 
 Create = Callable[..., BloomFilter]

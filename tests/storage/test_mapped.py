@@ -17,7 +17,7 @@ from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, FormatErro
 from mmbloom._storage import mapped as storage_module
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import Counters
-from mmbloom.filters.shelf import count
+from mmbloom.filters.file import count
 from mmbloom.format.header import KEYS_ADDED, MUTABLE_FIELDS, POSITIONS_SET
 
 Change = Callable[[str], None]

@@ -25,7 +25,8 @@ from mmbloom import (
     _engine,
     hash_many,
 )
-from mmbloom._keys.coerce import HashedBatch
+from mmbloom._engine.key_batch import HashedKeys
+from mmbloom._keys.batch import Batch
 from mmbloom._system.threads import ReadAhead, in_order
 
 Create = Callable[..., BloomFilter]
@@ -125,8 +126,9 @@ def test_large_chunks_of_hashes(create: Create, seed: int, monkeypatch: pytest.M
         with create(MANY, 0.01, seed=1, name=f"{number}") as seen:
             new = seen.add_hashes(h1, h2).tolist()
             said.append([new, seen.contains_hashes(h1[::-1], h2[::-1]).tolist()])
-            (first, *_), batch = [*HashedBatch.of(h1, h2).chunks(MANY)], HashedBatch.of(h1, h2)
-            assert not np.shares_memory(first[0], batch.h1)
+            batch = Batch([HashedKeys(h1, h2)], MANY)
+            (chunk,) = batch.hashed(seen.params.key_hash, 2, size=MANY)
+            assert not np.shares_memory(chunk.hashes[0], h1)
     assert said[0] == said[1]
 
 

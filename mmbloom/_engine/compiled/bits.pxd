@@ -2,7 +2,7 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from mmbloom._engine.compiled.sink cimport Murmur3, SipHash
+from mmbloom._engine.compiled.hashes cimport Murmur3, SipHash
 from mmbloom._engine.compiled.blocks cimport Shape
 from mmbloom._engine.compiled.regions cimport Kernel
 

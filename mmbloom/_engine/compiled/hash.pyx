@@ -13,7 +13,7 @@ cimport cython
 import numpy as np
 
 from mmbloom._engine.key_batch import (
-    ByteKeys, DictionaryKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys,
+    ByteKeys, DictionaryKeys, HashedKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys,
 )
 
 from cpython.list cimport PyList_GET_SIZE
@@ -22,11 +22,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from mmbloom._engine.compiled.octets cimport load_4, load_8
-from mmbloom._engine.compiled.sink cimport (
-    Group, Murmur3, Seeded, Sink, SipHash, end_keys, hash_group, hash_words, in_groups, murmur3_of,
-    siphash_of, take_octets,
+from mmbloom._engine.compiled.hashes cimport (
+    Group, LANES, Murmur3, Seeded, Sink, SipHash, end_keys, hash_group, hash_words, in_groups,
+    murmur3_of, siphash_of, siphash_of_octets, take_octets,
 )
-from mmbloom._engine.compiled.siphash cimport LANES, siphash_of_octets
 from mmbloom._engine.compiled.text cimport (
     HIDES_TEXT, PyUnicode_CheckExact, Text, encodable, encodable_points, find_text, item_of, spell,
 )
@@ -91,6 +90,8 @@ def hash_keys(keys, key_hash):
     """Hash a batch to (h1, h2), two uint64 arrays of shape (n,); see `reference.hash.hash_keys`."""
     cdef Murmur3 murmur3
     cdef SipHash siphash
+    if isinstance(keys, HashedKeys):
+        return keys.h1, keys.h2
     if isinstance(keys, DictionaryKeys):
         if key_hash not in keys.hashes:
             keys.hashes[key_hash] = hash_keys(keys.values, key_hash)
@@ -112,7 +113,7 @@ def hash_keys(keys, key_hash):
 
 
 def siphash(const uint8_t[::1] octets, key, int compressions=1, int finalizations=3):
-    """Hash one input, with any numbers of rounds; see `reference.siphash.siphash`."""
+    """Hash one input, with any numbers of rounds; see `reference.hash.siphash`."""
     cdef uint64_t h1, h2
     cdef SipHash keyed = siphash_of(key & 0xFFFFFFFFFFFFFFFF, key >> 64)
     cdef const uint8_t *at = &octets[0] if octets.shape[0] else NULL

@@ -22,7 +22,7 @@ cdef class LockState:
 
     cpdef forget(self)
     cpdef bint mine(self)
-    cpdef bint amid(self)
+    cpdef bint in_a_call(self)
     cpdef bint around(self)
     cpdef bint of_this_task(self)
     cpdef swap(self, Hold inner)

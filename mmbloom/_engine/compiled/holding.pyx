@@ -12,7 +12,7 @@ from cpython.exc cimport PyErr_SetFromErrno
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EACCES, EAGAIN, EINTR, errno
 
-from mmbloom._system.reentry import AMID, OF_A_TASK, RLock, modules
+from mmbloom._system.sections import IN_A_CALL, IN_ANOTHER_TASK, RLock, modules
 from mmbloom.errors import ReentryError
 
 cdef extern from *:
@@ -53,7 +53,7 @@ cdef object known_asyncio = None, running_loop = None
 
 
 cdef object running_task():
-    """Return the task that runs in this thread, as `_system.reentry.running_task` does."""
+    """Return the task that runs in this thread, as `_system.sections.running_task` does."""
     global known_asyncio, running_loop
     cdef object look = None, asyncio = loaded.get("asyncio")
     if asyncio is None:  # None forbids its import
@@ -102,7 +102,7 @@ cdef class LockState:
             read_owner(&self.owner) == PyThread_get_thread_ident() and self.pid == this_process
         )
 
-    cpdef bint amid(self):
+    cpdef bint in_a_call(self):
         """Return whether this thread is in a call that holds the lock, and not in a block."""
         return self.mine() and self.kind == C_CALL
 
@@ -256,11 +256,11 @@ cdef class Hold:
     cdef bint may_enter(self, bint refuse) except -1:
         cdef LockState state = self.state
         if state.kind == C_CALL:
-            raise ReentryError(state.path, AMID)
+            raise ReentryError(state.path, IN_A_CALL)
         if state.task is running_task():
             return True
         if refuse:
-            raise ReentryError(state.path, OF_A_TASK)
+            raise ReentryError(state.path, IN_ANOTHER_TASK)
         return False
 
     cpdef leave(self):

@@ -14,13 +14,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
 from mmbloom._engine.compiled.spans cimport (
-    Narrowing,
-    Span,
-    check_spans,
-    folded,
-    is_blank,
-    narrow,
-    narrowing,
+    MARK, Narrowing, Span, check_spans, is_blank, narrow, narrowing, put_part, put_whole,
 )
 
 cdef struct Selection:
@@ -118,7 +112,7 @@ def select_keys(
     cdef int64_t[::1] first = new_starts, last = new_ends
     # Keys that are no plain span of the line are copied: folded ones, and marked whole lines.
     cdef bint copied = chosen.field or ignore_case
-    keys = np.empty(int((ends - starts).sum()) + 3 * n if copied else 0, dtype=np.uint8)
+    keys = np.empty(int((ends - starts).sum()) + MARK * n if copied else 0, dtype=np.uint8)
     cdef uint8_t[::1] target = keys
     if not n:
         return PackedKeys(octets, starts, ends)
@@ -136,30 +130,22 @@ cdef void select_all(
     const Selection *chosen, const Narrowing *kept, uint8_t *keys, int64_t *first, int64_t *last,
 ) noexcept nogil:
     """Write each line's key, as a span of the lines or, with `keys`, of a copy made there."""
-    cdef Py_ssize_t i, used = 0, length, j
+    cdef Py_ssize_t i
+    cdef uint8_t *to = keys
+    cdef uint8_t *begun
     cdef Span line, part
     for i in range(n):
         line.at, line.end = octets + starts[i], octets + ends[i]
-        part = line
+        part, begun = line, to
         if chosen.field and not take_field(chosen, &part):
-            # `reference.lines.WHOLE_LINE`, with which no field of another line starts.
-            keys[used], keys[used + 1], keys[used + 2] = 0xFF, 10, 0
-            length = line.end - line.at
-            memcpy(keys + used + 3, line.at, length)
-            length += 3
+            to = put_whole(&line, to)
         else:
             narrow(kept, &part)
-            length = part.end - part.at
             if keys == NULL:
                 first[i], last[i] = part.at - octets, part.end - octets
                 continue
-            if kept.ignore_case:
-                for j in range(length):
-                    keys[used + j] = folded(part.at[j])
-            else:
-                memcpy(keys + used, part.at, length)
-        first[i], last[i] = used, used + length
-        used += length
+            to = put_part(kept, &part, to)
+        first[i], last[i] = begun - keys, to - keys
 
 
 cdef bint take_field(const Selection *chosen, Span *part) noexcept nogil:

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The member of a line of JSON that is its key, found without a parser; see `reference.members`.
+"""The member of a line of JSON that is its key, found without a parser; see `reference.lines`.
 
 A line is scanned to its end, as a line that is not JSON has no member. If the scan is not sure, it
 leaves the line to the parser: a line that is no object, is not JSON in plain UTF-8, or is nested
@@ -14,6 +14,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from mmbloom._engine.compiled.octets cimport load_8
+from mmbloom._engine.compiled.spans cimport MARK, Span, check_spans, put_whole
 
 cdef extern from *:
     """
@@ -27,17 +28,12 @@ cdef enum:
     DEEPEST = 64  # open objects and arrays; Python's limit is deeper
     MOST_DIGITS = 600  # of a number; Python's limit for integers is 640 or more
     MOST_NAMES = 32  # of a path
-    MARK = 3  # bytes before a whole line that is its own key: `reference.lines.WHOLE_LINE`
 
 cdef enum Verdict:
     DECLINED
     MISSING  # or null, or the empty string
     TEXT
     OTHER  # a number, true or false
-
-cdef struct Span:
-    const uint8_t *at
-    const uint8_t *end
 
 cdef struct Path:
     int depth
@@ -53,10 +49,10 @@ for _octet in range(256):
 def find_members(
     const uint8_t[::1] octets, const int64_t[::1] starts, const int64_t[::1] ends, names
 ):
-    """Find the member at a path in each line; see `reference.members.find_members`."""
-    cdef Py_ssize_t i, start, end, n = starts.shape[0], used = 0, room = 0
+    """Find the member at a path in each line; see `reference.lines.find_members`."""
+    cdef Py_ssize_t i, n = starts.shape[0], room = 0
     cdef Path path
-    cdef Span value
+    cdef Span line, value
     cdef Verdict verdict
     cdef list held = list(names)
     cdef bytes name
@@ -65,13 +61,8 @@ def find_members(
     first, last = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     cdef uint8_t[::1] left = declined
     cdef int64_t[::1] begin = first, stop = last
-    if ends.shape[0] != n:
-        raise ValueError(f"{n} starts, {ends.shape[0]} ends")
+    check_spans(octets, starts, ends, 0)
     for i in range(n):
-        if not 0 <= starts[i] <= ends[i] <= octets.shape[0]:
-            raise ValueError(
-                f"line {i} is bytes {starts[i]} to {ends[i]} of a buffer of {octets.shape[0]}"
-            )
         room += ends[i] - starts[i] + MARK
     keys = np.empty(room, dtype=np.uint8)
     if not 0 < len(held) <= MOST_NAMES or not room:
@@ -83,26 +74,25 @@ def find_members(
         path.names[i].end = path.names[i].at + len(held[i])
     cdef uint8_t[::1] made = keys
     with nogil:
+        to = &made[0]
         for i in range(n):
-            start, end = starts[i], ends[i]
-            if end == start:
+            line.at, line.end = &octets[0] + starts[i], &octets[0] + ends[i]
+            if line.at == line.end:
                 continue
-            verdict = scan(&octets[0] + start, &octets[0] + end, &path, &value)
+            verdict = scan(line.at, line.end, &path, &value)
             if verdict == DECLINED:
                 continue
-            to = &made[0] + used
+            left[i], begin[i] = 0, to - &made[0]
             if verdict == MISSING:
-                to[0], to[1], to[2] = 0xFF, 10, 0
-                to += MARK
-                value.at, value.end = &octets[0] + start, &octets[0] + end
-            elif verdict == OTHER:
-                to[0] = 0xFF
-                to += 1
-            memcpy(to, value.at, value.end - value.at)
-            left[i], begin[i] = 0, used
-            used = to + (value.end - value.at) - &made[0]
-            stop[i] = used
-    return keys[:used], first, last, declined
+                to = put_whole(&line, to)
+            else:
+                if verdict == OTHER:
+                    to[0] = 0xFF
+                    to += 1
+                memcpy(to, value.at, value.end - value.at)
+                to += value.end - value.at
+            stop[i] = to - &made[0]
+    return keys[: to - &made[0]], first, last, declined
 
 
 cdef Verdict scan(

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""Rows of CSV in a buffer, and their keys; see `reference.rows`.
+"""Rows of CSV in a buffer, and their keys; see `reference.lines`.
 
 Most files have few quotes, and a row without one is a line. So a search runs ahead to the next
 quote, and the bytes before it are searched only for newlines. All loops run without the
@@ -12,30 +12,24 @@ import numpy as np
 from mmbloom._engine.key_batch import PackedKeys
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memchr, memcpy, memmove
+from libc.string cimport memchr, memcpy
 
 from mmbloom._engine.compiled.spans cimport (
-    Narrowing,
-    Span,
-    check_spans,
-    folded,
-    narrow,
-    narrowing,
+    MARK, Narrowing, Span, check_spans, narrow, narrowing, put_part, put_whole,
 )
 
 cdef enum State:  # of a scan, by what comes before it
     FIELD_BEGINS = 0
     PLAIN = 1
     QUOTE_SEEN = 2  # within quotes, or behind them: the next byte tells
-    INSIDE = 3  # quotes; `reference.rows.INSIDE`
+    INSIDE = 3  # quotes; `reference.lines.INSIDE`
 
 cdef enum:
     QUOTE = 34
     NEWLINE = 10
     RETURN = 13
     AHEAD = 1 << 14  # bytes that are searched for a quote, few enough for the first cache
-    MARK = 3  # bytes before a whole row that is its own key: `reference.lines.WHOLE_LINE`
-    TUPLE = 1  # and before several values
+    TUPLE = 1  # bytes before several values
     SIZE = 8  # and before each of them
 
 cdef struct Field:
@@ -48,7 +42,7 @@ def find_rows(
     const uint8_t[::1] octets, Py_ssize_t start, Py_ssize_t searched, Py_ssize_t stop,
     *, int state, int delimiter, limit,
 ):
-    """Find the first rows that end within octets[start:stop]; see `reference.rows.find_rows`."""
+    """Find the first rows that end within octets[start:stop]; see `reference.lines.find_rows`."""
     cdef Py_ssize_t found = 0, most = limit
     if not 0 <= start <= searched <= stop <= octets.shape[0]:
         raise ValueError(
@@ -116,7 +110,7 @@ def select_columns(
     octets, starts, ends, *, columns, several, delimiter, empty_is_key=False, skip_fields=0,
     skip_chars=0, compare_at_most=None, ignore_case=False,
 ):
-    """Find the key of each row; see `reference.rows.select_columns`."""
+    """Find the key of each row; see `reference.lines.select_columns`."""
     cdef Narrowing kept = narrowing(skip_fields, skip_chars, compare_at_most, ignore_case)
     cdef const uint8_t[::1] block = octets
     check_spans(block, starts, ends, 0)
@@ -196,13 +190,6 @@ cdef void select_all(
             if to - begun >= MARK and begun[0] == 0xFF and begun[1] == 10 and begun[2] == 0:
                 to = put_whole(&row, begun)
         first[i], last[i] = begun - keys, to - keys
-
-
-cdef uint8_t *put_whole(const Span *row, uint8_t *to) noexcept nogil:
-    """Write a row that is its own key, after `reference.lines.WHOLE_LINE`."""
-    to[0], to[1], to[2] = 0xFF, 10, 0
-    memcpy(to + MARK, row.at, row.end - row.at)
-    return to + MARK + (row.end - row.at)
 
 
 cdef bint find_fields(
@@ -297,10 +284,4 @@ cdef uint8_t *put(const Field *field, const Narrowing *kept, uint8_t *to) noexce
             to += field.end - field.closed - 1
         part.at, part.end = begun, to
     narrow(kept, &part)
-    memmove(begun, part.at, part.end - part.at)
-    to = begun + (part.end - part.at)
-    if kept.ignore_case:
-        while begun < to:
-            begun[0] = folded(begun[0])
-            begun += 1
-    return to
+    return put_part(kept, &part, begun)

@@ -2,7 +2,7 @@
 # cython: auto_pickle=False
 """Keys one or a few at a time, compiled: from the call to the bits, with no bytecode between.
 
-By definition (`reference.single`) each call checks the file. Here a check makes `Grounds`, and the
+By definition (`reference.bits`) each call checks the file. Here a check makes `Grounds`, and the
 next keys rely on its results as if they had come at the same time: where the arrays lie, that the
 file is in its place, which keys are excluded, and what the capacity allows.
 
@@ -38,10 +38,10 @@ from libc.string cimport memchr
 
 from mmbloom._engine.compiled.bits cimport OneKey, find
 from mmbloom._engine.compiled.holding cimport LockState, read_owner
-from mmbloom._engine.compiled.sink cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
+from mmbloom._engine.compiled.hashes cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
 from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
 
-from mmbloom._system.moments import MOMENT_NS
+from mmbloom._system.sections import MOMENT_NS
 from mmbloom.format import header
 
 cdef extern from *:
@@ -162,7 +162,7 @@ cdef class Word:
 @cython.final
 @cython.no_gc_clear  # a finalizer of the same cycle may still use them
 cdef class Grounds:
-    """Result of a check; see `reference.single.Grounds`."""
+    """Result of a check; see `reference.bits.Grounds`."""
 
     cdef OneKey newest
     cdef tuple older
@@ -272,7 +272,7 @@ cdef class Grounds:
 
 @cython.no_gc_clear
 cdef class SingleKeys:
-    """The base of a filter, which checks its files; see `reference.single.SingleKeys`."""
+    """The base of a filter, which checks its files; see `reference.bits.SingleKeys`."""
 
     cdef Grounds grounds  # None: the next key checks
     cdef unsigned int forgotten  # how often

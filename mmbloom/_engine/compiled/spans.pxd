@@ -1,6 +1,10 @@
-"""Spans of a block, and the part of one that is compared, as for uniq(1); inline code."""
+"""Spans of a block, the part of one that is compared, as for uniq(1), and its copy; inline code."""
 
 from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcpy, memmove
+
+cdef enum:
+    MARK = 3  # bytes before a whole line that is its own key: `reference.lines.WHOLE_LINE`
 
 
 cdef struct Span:
@@ -48,6 +52,24 @@ cdef inline void narrow(const Narrowing *chosen, Span *part) noexcept nogil:
 cdef inline uint8_t folded(uint8_t c) noexcept nogil:
     """Return a small letter for an ASCII capital, and any other byte as it is."""
     return c | 32 if 65 <= c <= 90 else c
+
+
+cdef inline uint8_t *put_part(const Narrowing *chosen, const Span *part, uint8_t *to) noexcept nogil:
+    """Write a part, folded if that is asked for; return where it ends. It may lie behind `to`."""
+    cdef Py_ssize_t i, length = part.end - part.at
+    if chosen.ignore_case:
+        for i in range(length):
+            to[i] = folded(part.at[i])
+    else:
+        memmove(to, part.at, length)
+    return to + length
+
+
+cdef inline uint8_t *put_whole(const Span *line, uint8_t *to) noexcept nogil:
+    """Write a line that is its own key, after its mark; return where it ends."""
+    to[0], to[1], to[2] = 0xFF, 10, 0
+    memcpy(to + MARK, line.at, line.end - line.at)
+    return to + MARK + (line.end - line.at)
 
 
 cdef inline int check_spans(

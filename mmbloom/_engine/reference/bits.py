@@ -5,26 +5,36 @@ new when it is the first of its batch to hold some position that was clear. `cla
 the new keys and the bits they need without setting any; `commit` sets them; `contains_with`
 answers as if they were set.
 
+Of a blocked filter, whole pages of the array are a slice, which has all bits of its keys. Of P
+slices of n pages, the j-th begins at page j * n // P.
+
 No function here reads and writes one word twice in one assignment: duplicate indices in
 ``a[i] |= mask`` lose bits (0.36 % in one process).
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Sequence
+from functools import update_wrapper
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from mmbloom._engine.key_batch import CHUNK_KEYS
 from mmbloom._engine.reference.hash import hash_one
-from mmbloom._system.typing import Array, Bools, Indices, Words
+from mmbloom._system.typing import Array, Bools, HashHalves, Indices, Words
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.format.positions import blocks_of, positions, positions_of_all
+from mmbloom.sizing.formulas import BLOCK_BITS, PAGE_BITS, PAGE_BLOCKS
 from mmbloom.sizing.params import FilterParams
+
+C = TypeVar("C", bound=type)
+Numbers = Array[np.int32]
 
 # A key's place in its batch is packed below its position, which has at most 43 bits.
 _INDEX_BITS = np.uint64(20)
 _INDEX_MASK = np.uint64((1 << 20) - 1)
 _ONE, _WORD_SHIFT, _BIT_MASK = np.uint64(1), np.uint64(6), np.uint64(63)
+_32, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 
 
 class Claimed(NamedTuple):
@@ -145,7 +155,7 @@ def claim(words: Words, h1: Words, h2: Words, params: FilterParams, meeting: Boo
     params : FilterParams
         Layout and number of hashes.
     meeting : ndarray of bool, shape (n,)
-        As `meeting` gives it.
+        As `meeting` returns it.
 
     Returns
     -------
@@ -297,6 +307,81 @@ class OneKey:
         self._counters[place] = (int(self._counters[place]) + more) % 2**64
 
 
+class Grounds(NamedTuple):
+    """Result of a check of the file, or files, which the next keys need not repeat.
+
+    Attributes
+    ----------
+    arrays : sequence of OneKey
+        Of the files, newest first: keys are asked for in all, and added to the first.
+    words : sequence of (memoryview of one uint64, int)
+        Numbers that say that all this still holds, and what they were: which array of a file
+        counts, whether its last check is good, how often the exclusions have changed.
+    lock : LockState
+        Of the write lock of the first.
+    section : LockState
+        What a block of the filter holds around its calls; of a single file the lock itself.
+    file : (bytes, int, int, int, int)
+        The path of the file, or of the list of the files, and what is there: device, inode, size,
+        time of change in nanoseconds. A batch checks whether it still is.
+    listed_until : float
+        When the exclusions must be checked again, by the monotonic clock.
+    plain : bool
+        Whether no key is excluded.
+    full_at : float
+        Up to how many set positions of the first keys may be added.
+    capacity : float
+        Up to how many keys may be added to it.
+    since, ends : float
+        From when to when these are the files, by the Unix clock.
+    renews : bool
+        Whether a key that another file has is added to the first all the same.
+    each : bool
+        Whether each key checks the list of the files as well.
+    kept : object
+        What keeps another file from getting the identity of that one, as long as it lives.
+    """
+
+    arrays: Sequence[Any]
+    words: Sequence[tuple[memoryview, int]]
+    lock: Any
+    section: Any
+    file: tuple[bytes, int, int, int, int]
+    listed_until: float
+    plain: bool
+    full_at: float
+    capacity: float = math.inf
+    since: float = 0.0
+    ends: float = math.inf
+    renews: bool = False
+    each: bool = False
+    kept: object = None
+
+
+class SingleKeys:
+    """The base of a filter that has methods of the same names, which check the file.
+
+    Crawlers, web workers and task queues ask one key at a time, where a check of the file takes
+    many times as long as the key itself. The compiled engine trusts a check for a moment; by
+    definition each call checks the file.
+
+    A subclass has ``_grounds(gone, more)``, which checks the file and returns `Grounds` for more
+    keys, or None; `gone` keys went by the last grounds, and `more` may.
+    """
+
+    def _look_again(self) -> None:
+        """Check the file before the next key."""
+
+
+def described(cls: C) -> C:
+    """Copy to the methods of a class's `SingleKeys` the docstrings of those behind them."""
+    (base,) = (base for base in cls.__bases__ if base.__name__ == SingleKeys.__name__)
+    for name in {"add", "add_many", "contains_many"} & vars(base).keys():
+        behind = getattr(super(base, cls), name)
+        update_wrapper(getattr(base, name), behind, assigned=("__doc__",), updated=())
+    return cls
+
+
 def union(words: Words, start: int, more: Words) -> int:
     """Set the bits of `more` in the words from `start` on, and count the new ones; O(len(more)).
 
@@ -316,6 +401,87 @@ def count_set(words: Words) -> int:
         int(np.bitwise_count(words[start : start + step]).sum(dtype=np.int64))
         for start in range(0, len(words), step)
     )
+
+
+def slices_of(h1: Words, params: FilterParams, slices: int) -> Numbers:
+    """Return the number of the slice that each key belongs to: int32 of shape (n,).
+
+    Parameters
+    ----------
+    h1 : ndarray of uint64, shape (n,)
+        First hash halves of the keys.
+    params : FilterParams
+        Of the whole filter, which is blocked.
+    slices : int
+        How many slices it has, at most as many as it has pages.
+    """
+    pages = -(-params.num_bits // PAGE_BITS)
+    page = _units_of(h1, params)
+    if params.blocks_per_key == 1:
+        page //= np.uint64(PAGE_BLOCKS)
+    # The last slice that begins at this page or before it.
+    return (((page + _ONE) * np.uint64(slices) - _ONE) // np.uint64(pages)).astype(np.int32)
+
+
+def partition(
+    h1: Words, h2: Words, params: FilterParams, slices: int
+) -> tuple[Indices, Indices, HashHalves]:
+    """Bring the keys of each slice together, in the order that they have.
+
+    Parameters
+    ----------
+    h1, h2 : ndarray of uint64, shape (n,)
+        Hash halves of the keys.
+    params, slices
+        As for `slices_of`.
+
+    Returns
+    -------
+    starts : ndarray of intp, shape (slices + 1,)
+        Where the keys of each slice begin in the arrays below, and n.
+    rows : ndarray of intp, shape (n,)
+        The place that each key has in the batch.
+    hashes : pair of ndarray of uint64, shape (n,)
+        The hash halves, in that order.
+    """
+    numbers = slices_of(h1, params, slices)
+    # Of 16 bits numpy sorts by radix.
+    narrow = numbers.astype(np.uint16) if slices <= 1 << 16 else numbers
+    rows = np.argsort(narrow, kind="stable")
+    starts = np.zeros(slices + 1, np.intp)
+    np.cumsum(np.bincount(numbers, minlength=slices), out=starts[1:])
+    return starts, rows, (h1[rows], h2[rows])
+
+
+def rebase(h1: Words, params: FilterParams, first: int, units: int) -> tuple[Words, int]:
+    """Turn first hash halves of a filter into those of a part of it, taken as a filter by itself.
+
+    What the kernels of bits then do in the part is what they would do in the whole. The low half,
+    which chooses blocks within a page, stays.
+
+    Parameters
+    ----------
+    h1 : ndarray of uint64, shape (n,)
+        First hash halves.
+    params : FilterParams
+        Of the whole filter, which is blocked.
+    first, units : int
+        Where the part begins, and how large it is: in pages, or in blocks where a key has one.
+
+    Returns
+    -------
+    ndarray of uint64, shape (n,)
+        Those of the part.
+    int
+        The first key that does not belong to it, or -1.
+    """
+    local = _units_of(h1, params) - np.uint64(first)  # wraps below it
+    foreign = local >= np.uint64(units)
+    if foreign.any():
+        return h1, int(foreign.argmax())
+    # The least number whose high half the formula of positions maps to this unit.
+    high = ((local << _32) + np.uint64(units - 1)) // np.uint64(units)
+    return high << _32 | h1 & _LOW, -1
 
 
 def _word_of(column: Words) -> Indices:
@@ -362,3 +528,9 @@ def _starts_of_runs(ordered: Array[np.uint64] | Indices) -> Bools:
     starts = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
     return starts
+
+
+def _units_of(h1: Words, params: FilterParams) -> Words:
+    """Return the block of each key, or its page if it has several blocks."""
+    unit_bits = BLOCK_BITS if params.blocks_per_key == 1 else PAGE_BITS
+    return ((h1 >> _32) * np.uint64(params.num_bits // unit_bits)) >> _32

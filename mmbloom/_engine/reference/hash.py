@@ -19,6 +19,7 @@ import numpy as np
 from mmbloom._engine.key_batch import (
     ByteKeys,
     DictionaryKeys,
+    HashedKeys,
     IntegerKeys,
     KeyBatch,
     PackedKeys,
@@ -142,7 +143,7 @@ def _siphash_of_words(words: Words, seed: int) -> HashHalves:
     """Hash keys of exactly 8 bytes, given as little-endian numbers."""
     lanes = _Lanes(len(words), seed)
     lanes.compress(words)
-    lanes.compress(np.full(len(words), 8 << 56, dtype=np.uint64))
+    lanes.compress(np.repeat(np.uint64(8 << 56), len(words)))
     return lanes.finish()
 
 
@@ -244,6 +245,8 @@ def hash_keys(keys: KeyBatch, key_hash: KeyHash) -> HashHalves:
     >>> bool(h1[0] == h1[1]), h2.dtype
     (True, dtype('uint64'))
     """
+    if isinstance(keys, HashedKeys):
+        return keys.h1, keys.h2
     if isinstance(keys, DictionaryKeys):
         if key_hash not in keys.hashes:
             keys.hashes[key_hash] = hash_keys(keys.values, key_hash)
@@ -315,6 +318,8 @@ def bytes_of(keys: KeyBatch) -> list[bytes]:
     >>> bytes_of(ByteKeys.of([b"a", "é"])), bytes_of(IntegerKeys(np.array([-2])))
     ([b'a', b'\xc3\xa9'], [b'\xfe\xff\xff\xff\xff\xff\xff\xff'])
     """
+    if isinstance(keys, HashedKeys):
+        raise ValueError("of these keys only the hashes are known")
     if isinstance(keys, DictionaryKeys):
         used, places = np.unique(keys.indices, return_inverse=True)
         chosen = np.zeros(len(keys.values), np.bool_)

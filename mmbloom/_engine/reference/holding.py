@@ -6,15 +6,15 @@ A thread that has the lock can ask for it again in three ways.
 - In another task of its event loop, while the first one waits for something: that is answered as
   if another process had asked, or is a `ReentryError`.
 - Out of a signal handler, a ``__del__`` or a weakref callback that interrupts a call of ours
-  (`CALL`): that is a `ReentryError`. The lock is taken and given back under `CALL`, also for a
+  (`CALL`): that is a `ReentryError`. The lock is taken and released under `CALL`, also for a
   block, so that nothing else ever comes between the system call and the note of it.
 
-A handler can also end the call that it interrupts with an exception. So what is taken is given
-back by one method, which may be called twice.
+A handler can also end the call that it interrupts with an exception. So what is taken is released
+by one method, which may be called twice.
 
 In the compiled engine no handler runs while the lock is taken, and an exception out of one leaves
 nothing held. Here two moments remain: before the first line of ``__exit__``, and where a handler
-raises twice while the lock is given back. Then the lock stays held until this thread wants it
+raises twice while the lock is released. Then the lock stays held until this thread wants it
 again.
 """
 
@@ -25,11 +25,11 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
-from mmbloom._system.reentry import (
-    AMID,
+from mmbloom._system.sections import (
     BLOCK,
     CALL,
-    OF_A_TASK,
+    IN_A_CALL,
+    IN_ANOTHER_TASK,
     Descriptor,
     RLock,
     running_task,
@@ -49,7 +49,7 @@ class LockState:
     path : str
         Of the filter, for messages.
     open_file : callable or None
-        Opens the file when its lock is first wanted, and sets `descriptor`, before another thread
+        Opens the file when its lock is first needed, and sets `descriptor`, before another thread
         can fork. None: there is nothing to lock but this process's threads.
     wait : callable
         Waits until a hold that did not get the lock at once has it.
@@ -63,7 +63,7 @@ class LockState:
     task : object
         The task of the outermost of them, if that is a block.
     inner : Hold or None
-        Given back with the outermost: the lock of a folder's newest file.
+        Released with the outermost: the lock of a folder's newest file.
     turns : dict
         The tasks that wait, by the identity of their event loop.
     """
@@ -78,7 +78,7 @@ class LockState:
         self.forget()
 
     def forget(self) -> None:
-        """Start afresh, as in a forked child: not held, nothing open."""
+        """Reset the state, as in a forked child: not held, nothing open."""
         self.pid, self.threads = getpid(), RLock()
         self.depth = self.owner = self.kind = 0
         self.holder: Callable[[], Hold | None] = _nobody
@@ -91,7 +91,7 @@ class LockState:
         """Return whether the calling thread of this process holds the lock."""
         return self.depth > 0 and self.owner == get_ident() and self.pid == getpid()
 
-    def amid(self) -> bool:
+    def in_a_call(self) -> bool:
         """Return whether this thread is in a call that holds the lock, and not in a block."""
         return self.mine() and self.kind == CALL and self.holder() is not None
 
@@ -123,7 +123,7 @@ class LockState:
 
 
 class Hold:
-    """One taking of a lock, given back once, however often that is asked for.
+    """One acquisition of a lock, released once, however often `leave` is called.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Hold:
     before : callable, optional
         Called before the lock is waited for, with nothing.
     ready : callable, optional
-        Called with this and whether to wait, when the lock is had; says whether it is.
+        Called with this and whether to wait, when the lock is taken; returns whether it stays so.
 
     Attributes
     ----------
@@ -165,41 +165,24 @@ class Hold:
 
     def __enter__(self) -> Self:
         """Take the lock, waiting for it."""
-        if self.phase:
-            raise RuntimeError("a block that is entered cannot be entered again")
-        try:
-            if self._before is not None:
-                self._before()
-            if not self.attempt():
-                self.state.wait(self)
-            if self._ready is not None:
-                self._ready(self, True)
-            self.state.kind = self.kind
-        except BaseException:
-            self.leave()
-            raise
+        self._enter(wait=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Release the lock."""
-        try:
-            self.leave()
-        finally:
-            self.leave()
-
     def try_once(self) -> bool:
-        """Take the lock if it can be had at once, by this task; True if so."""
+        """Take the lock if this task can have it at once; return whether it did."""
+        return self._enter(wait=False)
+
+    def _enter(self, *, wait: bool) -> bool:
         if self.phase:
             raise RuntimeError("a block that is entered cannot be entered again")
         try:
             if self._before is not None:
                 self._before()
-            got = self.attempt(refuse=False) and (self._ready is None or self._ready(self, False))
+            got = self.attempt(refuse=wait)
+            if wait and not got:
+                self.state.wait(self)
+                got = True
+            got = got and (self._ready is None or self._ready(self, wait))
             if got:
                 self.state.kind = self.kind
             else:
@@ -210,9 +193,9 @@ class Hold:
         return got
 
     def attempt(self, *, refuse: bool = True) -> bool:
-        """Take the lock if it is free; False leaves the other threads out, if they are.
+        """Take the lock if it is free; on False, other threads that are kept out stay out.
 
-        If another task of this thread has it, that is a `ReentryError`, or False.
+        If another task of this thread has it, raise `ReentryError` if `refuse`, or return False.
         """
         state = self.state
         if self.phase == 0:
@@ -249,24 +232,25 @@ class Hold:
     def _may_enter(self, *, refuse: bool) -> bool:
         state = self.state
         if state.kind == CALL:
-            raise ReentryError(state.path, AMID)
+            raise ReentryError(state.path, IN_A_CALL)
         if state.task is running_task():
             return True
         if refuse:
-            raise ReentryError(state.path, OF_A_TASK)
+            raise ReentryError(state.path, IN_ANOTHER_TASK)
         return False
 
-    def leave(self) -> None:
+    def leave(self, *_: object) -> None:
         """Release what was taken; do nothing when called again, or in a forked child."""
-        self.patience = 0.0
         try:
             self._go_on_leaving()
         finally:  # an exception out of a handler has kept it from its end
             self._go_on_leaving()
 
+    __exit__ = leave
+
     def _go_on_leaving(self) -> None:
         # Each step is noted when it is done, and may be made twice.
-        state = self.state
+        state, self.patience = self.state, 0.0
         if self.phase and getpid() != self._pid:  # it is the parent's
             self.phase = 0
         if self.phase == 2:
@@ -286,7 +270,7 @@ class Hold:
 
 
 class Held:
-    """A block under a lock that does something when it begins and when it ends: calls of ours."""
+    """A block under a lock that calls its subclass when it begins and when it ends."""
 
     __slots__ = ("hold",)
 
@@ -294,7 +278,7 @@ class Held:
         self.hold = hold
 
     def __enter__(self) -> Any:
-        """Take the lock, and begin; once more, if `_again` says so of an error."""
+        """Take the lock, and begin; try again if `_again` returns True for the error."""
         self._check_unused()
         try:
             return self._enter()
@@ -325,7 +309,7 @@ class Held:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End, and give the lock back."""
+        """End, and release the lock."""
         try:
             try:
                 self.hold.state.kind = CALL

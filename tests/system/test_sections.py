@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from mmbloom._system import moments
-from mmbloom._system.moments import MOMENT_NS, outlast
+from mmbloom._system import sections
+from mmbloom._system.sections import MOMENT_NS, outlast
 
 STEP = 4_000_000  # ns, of the coarse clock
 
@@ -22,7 +22,7 @@ def test_outlasts_a_check_by_either_clock(begun: int, monkeypatch: pytest.Monkey
         nonlocal fine
         fine += int(seconds * 1e9)
 
-    monkeypatch.setattr(moments, "_COARSE", -1)
+    monkeypatch.setattr(sections, "_COARSE", -1)
     monkeypatch.setattr(time, "clock_gettime_ns", clock)
     monkeypatch.setattr(time, "sleep", sleep)
     outlast()
@@ -33,5 +33,5 @@ def test_outlasts_a_check_by_either_clock(begun: int, monkeypatch: pytest.Monkey
 
 def test_clocks_of_this_machine() -> None:
     for _ in range(1000):
-        coarse = time.clock_gettime_ns(moments._COARSE)
+        coarse = time.clock_gettime_ns(sections._COARSE)
         assert coarse <= time.clock_gettime_ns(time.CLOCK_MONOTONIC)

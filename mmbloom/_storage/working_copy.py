@@ -31,13 +31,11 @@ import numpy as np
 
 from mmbloom._engine import count_set
 from mmbloom._storage.atomic import write_at
-from mmbloom._storage.resident.share import in_use
-from mmbloom._storage.warnings import warn
-from mmbloom._system import memory, mounts
-from mmbloom._system import memory as pages
+from mmbloom._storage.share import in_use
+from mmbloom._system import memory, proc
 from mmbloom._system.descriptors import OpenFile, open_file
 from mmbloom._system.typing import Resident
-from mmbloom.errors import FileChangedError, MmbloomWarning, ReservationWarning
+from mmbloom.errors import FileChangedError
 from mmbloom.format.header import COPY_BYTES, COPY_OFFSET, HEADER_BYTES, Header
 
 # The size of the pieces in which it is written and read: with 1 MiB that takes a tenth longer.
@@ -84,10 +82,10 @@ def is_wanted(resident: Resident, array_bytes: int, path: str) -> bool:
     """Return whether the array of a file should be in shared memory."""
     if resident is False or (resident == "auto" and not memory.too_large_to_be_dirty(array_bytes)):
         return False
-    file_system = mounts.file_system_type(path)
-    if resident == "auto" and file_system in mounts.IN_MEMORY:
+    file_system = proc.file_system_type(path)
+    if resident == "auto" and file_system in proc.IN_MEMORY:
         return False
-    return file_system not in mounts.NETWORK  # other hosts would not see the keys
+    return file_system not in proc.NETWORK  # other hosts would not see the keys
 
 
 class WorkingCopy:
@@ -147,7 +145,7 @@ class WorkingCopy:
         try:
             made = cls(named, open_file(there, flags, 0o600), size, there)
             write_at(made.fd, _page(header, status), 0)
-            pages.reserve(made.fd, size, path)
+            memory.reserve(made.fd, size, path)
             positions_set = 0 if empty else made._load(fd, path)
             made._give(fd, path)
         except BaseException:  # also an interrupt between creation and assignment
@@ -237,7 +235,7 @@ class WorkingCopy:
         The caller holds the write lock, and `begun` batches have begun. Nothing is forced to the
         disk: the kernel writes it within a minute.
         """
-        pieces, now = _num_pieces(self.size), _turn(self.size)
+        now, pieces = _turn(self.size)
         (first,) = _TURN.unpack(os.pread(self.fd, _TURN.size, _TURN_OFFSET))
         first = now if self.is_written(begun) else max(first, now - pieces)
         end = min(now, first + _PIECES_AT_ONCE)
@@ -295,17 +293,14 @@ def _page(header: Header, file: os.stat_result) -> bytes:
     named = _PAGE.pack(
         _MAGIC, file.st_dev, file.st_ino, header.uuid, header.array_bytes, memory.boot_id()
     )
-    mutable = _WRITTEN.pack(False, 0) + _TURN.pack(_turn(header.file_bytes))
+    mutable = _WRITTEN.pack(False, 0) + _TURN.pack(_turn(header.file_bytes)[0])
     return named.ljust(_WRITTEN_OFFSET, b"\0") + mutable
 
 
-def _num_pieces(size: int) -> int:
-    return -(-size // PIECE)
-
-
-def _turn(size: int) -> int:
-    """Return the turn that is now: by the clock of the machine, which all processes share."""
-    return int(time.monotonic() / ROUND_SECONDS * _num_pieces(size))
+def _turn(size: int) -> tuple[int, int]:
+    """Return which turn it is by the clock, which all processes share, and the number of pieces."""
+    pieces = -(-size // PIECE)
+    return int(time.monotonic() / ROUND_SECONDS * pieces), pieces
 
 
 def _pieces(fd: int, end: int, path: str, start: int) -> Iterator[tuple[int, memoryview]]:
@@ -366,7 +361,7 @@ def _fault(fd: int, header: Header, file: os.stat_result, path: str) -> str:
     there = os.fstat(fd)
     if not stat.S_ISREG(there.st_mode):
         return "its name is of no regular file"
-    if there.st_size < header.file_bytes:  # it may be larger: see `pages.extent`
+    if there.st_size < header.file_bytes:  # it may be larger: see `memory.extent`
         return f"it has {there.st_size} bytes"
     if os.pread(fd, _PAGE.size, 0) != _page(header, file)[: _PAGE.size]:
         return "it is the copy of another file"
@@ -379,33 +374,6 @@ def _fault(fd: int, header: Header, file: os.stat_result, path: str) -> str:
         return ""
     raise PermissionError(
         errno.EPERM, f"{_CLOSED}{strange}; mend that in {memory.SHARED}, or remove it there", path
-    )
-
-
-def say_lost(path: str) -> None:
-    """Warn that the copy of a file is gone, with all that was not flushed."""
-    warn(
-        f"{path}: its array was in shared memory, in a copy that is gone, or that belongs to the "
-        "file from which this one was copied: the file is used as it was last flushed",
-        MmbloomWarning,
-    )
-
-
-def say_not_saved(path: str, error: Exception) -> None:
-    """Warn that the last writer left the array in shared memory."""
-    warn(
-        f"{path}: its file was not brought up to date, as {error}; its keys are in shared memory "
-        "until the machine restarts: open the filter for writing and close it again",
-        MmbloomWarning,
-    )
-
-
-def say_why_mapped(path: str, error: OSError) -> None:
-    """Warn that a filter cannot be kept in memory, and what that means."""
-    warn(
-        f"{path}: not kept in shared memory: {error.strerror}. Its file is changed itself: keys "
-        "wait for the disk if more of it is dirty than the kernel allows",
-        ReservationWarning,
     )
 
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mmbloom._system.descriptors import OpenFile, open_file, opening, remember
-from mmbloom._system.reentry import AMID
+from mmbloom._system.sections import IN_A_CALL
 from mmbloom.errors import LockTimeoutError, ReentryError
 
 _LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit systems
@@ -160,7 +160,7 @@ class Share:
         """
         me = threading.get_ident()
         if self._writer.get(_HERE) == me:
-            raise ReentryError(self._path, AMID)
+            raise ReentryError(self._path, IN_A_CALL)
         try:
             try:
                 self._wait_for_turn(me, timeout, locked=locked)

@@ -5,10 +5,11 @@
   place. The header itself, with the counters, is always mapped from the file.
 - A writer moves the array to shared memory under the write lock, and takes a share in the copy.
   While any writer has a share, the copy is the filter.
-- The last writer that leaves writes the copy to the file, and removes its name from the header.
+- The last writer that leaves writes the copy to the file, and removes its name from the header
+  (`MovingArray.leave`).
 - A failed flush is final: a second one would report success with nothing written.
 
-This file takes no lock: calls that need the write lock are marked.
+Of the methods only `leave` takes the write lock. Others that need it say so.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -25,9 +27,11 @@ import numpy as np
 
 from mmbloom._engine import OneKey
 from mmbloom._keys.coerce import coerce_one
+from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.opening import BITS, Counters, kind_of, possible_count
-from mmbloom._storage.resident.share import Share, in_use
-from mmbloom._storage.resident.working_copy import (
+from mmbloom._storage.share import Share, in_use
+from mmbloom._storage.warnings import warn
+from mmbloom._storage.working_copy import (
     NO_COPY,
     WORD_OF_NAME,
     WorkingCopy,
@@ -35,21 +39,20 @@ from mmbloom._storage.resident.working_copy import (
     is_named,
     is_wanted,
     named_by,
-    say_lost,
-    say_why_mapped,
     sweep,
 )
-from mmbloom._system import memory as pages
+from mmbloom._system import memory
 from mmbloom._system.descriptors import OpenFile, ThreadLock
-from mmbloom._system.moments import outlast
-from mmbloom._system.reentry import AMID
+from mmbloom._system.sections import CALL, IN_A_CALL, outlast
 from mmbloom._system.typing import Array, Resident
 from mmbloom.errors import (
     ClosedFilterError,
     DurabilityError,
     FileChangedError,
     LockTimeoutError,
+    MmbloomWarning,
     ReentryError,
+    ReservationWarning,
 )
 from mmbloom.format.header import (
     COPY_BYTES,
@@ -92,8 +95,8 @@ class Place(NamedTuple):
     named: bytes
     word: int
     word_now: memoryview
-    head: pages.Map
-    array: pages.Map
+    head: memory.Map
+    array: memory.Map
     views: Views
 
     def is_named(self) -> bool:
@@ -127,7 +130,7 @@ class Place(NamedTuple):
         return [*(partial(_unmap, mapped) for mapped in {self.array, self.head}), *others]
 
 
-def _unmap(mapped: pages.Map) -> None:
+def _unmap(mapped: memory.Map) -> None:
     with suppress(BufferError):
         mapped.close()
 
@@ -150,6 +153,12 @@ _FEW_KEYS = 10_000
 _FEW_CHANGES = 50_000
 
 _READ_AT_A_TIME = 8 << 20
+
+# To leave, the lock is needed for some milliseconds.
+_LEAVE_SECONDS = 10.0
+
+# What a killed process left is not worth a longer wait: the next writer that closes removes it.
+_SWEEP_SECONDS = 0.1
 
 T = TypeVar("T")
 
@@ -189,8 +198,6 @@ class MovingArray:
         Why a flush has failed, "" if none has.
     news : memoryview of one uint64
         Changed when an earlier check of the file is no longer valid.
-    on_share : callable
-        Called with this as soon as it has a share in a copy.
     """
 
     def __init__(
@@ -209,7 +216,6 @@ class MovingArray:
         self._writable = writable
         self.closed, self.failure = False, ""
         self.news = memoryview(bytearray(8)).cast("Q")
-        self.on_share: Callable[[Any], object] = _nothing
         self.few_left = _FEW_KEYS
         self._attend_at = 0.0  # when to move it, or to write pieces of it
         self._flushing = 0  # the process that is in `flush`
@@ -237,12 +243,8 @@ class MovingArray:
 
     def _find_array(self) -> Place:
         """Map the array where it is now, and the header of the file."""
-        with self._using() as fd:
-            return self._found_from(fd)
-
-    def _found_from(self, fd: int) -> Place:
         while True:
-            with self._moving.here():
+            with self._using() as fd, self._moving.here():
                 before = self.steady()
                 if before is not None:  # another thread, or a signal handler, was faster
                     return before
@@ -265,9 +267,14 @@ class MovingArray:
             self.close()
             raise ClosedFilterError(self.path)
         if found.share is not None:
-            self.on_share(self)
+            self._leave_when_worker_ends()
         if found.copy is None and is_named(found.named) and found.named != named_before:
-            say_lost(self.path)
+            warn(
+                f"{self.path}: its array was in shared memory, in a copy that is gone, or that "
+                "belongs to the file from which this one was copied: the file is used as it was "
+                "last flushed",
+                MmbloomWarning,
+            )
         return found
 
     def _found(self, fd: int) -> Place:
@@ -282,16 +289,16 @@ class MovingArray:
         """Map the array from its copy, or from the file if there is none."""
         header, writable = self._header, self._writable
         size = header.file_bytes if copy is None else HEADER_BYTES
-        array = head = pages.map_file(fd, size, self.path, writable=writable)
+        array = head = memory.map_file(fd, size, self.path, writable=writable)
         if copy is not None:
-            array = pages.map_aligned(copy.fd, copy.size, self.path, writable=writable)
+            array = memory.map_aligned(copy.fd, copy.size, self.path, writable=writable)
         words = np.frombuffer(array, "<u8", header.array_bytes // 8, HEADER_BYTES)
         counters = np.frombuffer(head, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
         one = None
         if kind_of(header) is BITS:
             one = OneKey(words, counters, header.params, coerce_one)
         if self.few_left > 0:
-            pages.expect_random(array)
+            memory.expect_random(array)
         word_now = memoryview(head)[COPY_OFFSET:][WORD_OF_NAME].cast("Q")
         views = Views(words, Counters(counters), one)
         return Place(copy, share, named, word_of(named), word_now, head, array, views)
@@ -395,7 +402,7 @@ class MovingArray:
             self.settle(found)
             copy.set_written(before.views.counters["batches_begun"])
             # Else each page is mapped at its first key, which costs 1 us.
-            pages.populate(place.array, copy.size, writable=True)
+            memory.populate(place.array, copy.size, writable=True)
             with self._moving.here():
                 if self.mapped is not before:
                     raise FileChangedError(self.path, "moved meanwhile")
@@ -413,10 +420,14 @@ class MovingArray:
             if not isinstance(error, OSError):  # an interrupt, or no memory now
                 self.wanted = True
                 raise
-            say_why_mapped(self.path, error)
+            warn(
+                f"{self.path}: not kept in shared memory: {error.strerror}. Its file is changed "
+                "itself: keys wait for the disk if more of it is dirty than the kernel allows",
+                ReservationWarning,
+            )
             return
         self.wanted = True
-        self.on_share(self)
+        self._leave_when_worker_ends()
         outlast()  # nothing is added until every reader has checked again
 
     def settle(self, positions_set: int) -> None:
@@ -432,17 +443,12 @@ class MovingArray:
             counters["keys_added"] = possible_count(self._header, added, positions_set)
         counters["batches_done"] = counters["batches_begun"]
 
-    @property
-    def open_path(self) -> str:
-        """A path of the open file, whatever became of its name."""
-        return f"/proc/self/fd/{self._fd}"
-
     def check_idle(self) -> None:
         """Raise `ReentryError` if this thread is in `flush`, which needs the file open."""
         if self._flushing and self._flushing == os.getpid():
-            raise ReentryError(self.path, AMID)
+            raise ReentryError(self.path, IN_A_CALL)
 
-    def drop_share(self) -> bool:
+    def _drop_share(self) -> bool:
         """Drop the share in the copy; True if it was the last one and the copy must be saved.
 
         Then the share is taken again, for `give_back` or until `close`.
@@ -456,7 +462,7 @@ class MovingArray:
         if place.share is None:
             return False
         size = os.fstat(self._fd).st_size
-        if size != self._size and not self.is_removed():
+        if size != self._size and not self._is_removed():
             place.share.drop()
             found = f"resized from {self._size} to {size} bytes, its array kept in shared memory,"
             raise FileChangedError(self.path, found)
@@ -466,30 +472,13 @@ class MovingArray:
         if share is None or share.drop() or self.failure:
             return False
         share.take()
-        if place.is_named() or self.is_removed():
+        if place.is_named() or self._is_removed():
             return True
         if place.copy is not None:  # no header names it: another filter overwrote the file
             place.copy.remove()
         return False
 
-    def has_company(self) -> bool:
-        """Return whether other writers have a share in the copy."""
-        share = self.place.share
-        return share is not None and share.has_company()
-
-    def may_have_left_copies(self) -> bool:
-        """Return whether a process that was killed while it made a copy may have left it."""
-        if kind_of(self._header) is not BITS or not self._writable:
-            return False
-        # Copies are checked first: most filters have none, and their file is not read.
-        return has_copies(*self.identity) and named_by(self._fd) == NO_COPY
-
-    def remove_left_copies(self) -> None:
-        """Remove copies that no header names; call it within a section of the write lock."""
-        if named_by(self._fd) == NO_COPY:
-            sweep(self._fd)
-
-    def is_removed(self) -> bool:
+    def _is_removed(self) -> bool:
         """Return whether the file has no name any more: then nothing is saved in it."""
         return not os.fstat(self._fd).st_nlink
 
@@ -510,7 +499,7 @@ class MovingArray:
         with share.alone() as alone:
             if not alone:  # another writer will do it
                 return share.has_company() or self._is_written(place.copy)
-            if not self.is_removed():
+            if not self._is_removed():
                 if not place.is_named():  # a writer that came and left has done it
                     return True
                 if not self._is_written(place.copy):
@@ -590,12 +579,110 @@ class MovingArray:
         self._to_disk(partial(os.fsync, self._fd))
         copy.set_written(begun)
 
+    def leave(self, lock: WriteLock | None = None) -> None:
+        """Bring the file up to date and remove its copy, if no other process uses the copy.
+
+        Also remove copies of processes that were killed while they made them. What is not done,
+        as the process was killed, the next one does that opens the filter for writing and closes
+        it.
+
+        Parameters
+        ----------
+        lock : WriteLock, optional
+            That of the filter, which is closed next, and which no other thread uses. If it is
+            closed already, nothing is done.
+
+        Raises
+        ------
+        DurabilityError
+            If the file cannot be written; the copy then stays.
+        FileChangedError
+            If the file was cut or extended; the copy then stays, too.
+
+        Warns
+        -----
+        MmbloomWarning
+            If the file is not brought up to date, and no other process will do it.
+        """
+        if self.closed:
+            return
+        if self._drop_share():
+            with self._lock_to_leave(lock) as free:
+                self._save(free)
+        # Copies are checked before the name: most filters have none, and their file is not read.
+        elif (
+            self._writable
+            and kind_of(self._header) is BITS
+            and has_copies(*self.identity)
+            and named_by(self._fd) == NO_COPY
+        ):
+            # If that cannot be done now, the next writer does it.
+            with (
+                suppress(LockTimeoutError, ReentryError, FileChangedError, OSError),
+                self._lock_to_leave(lock) as free,
+                free.held(_SWEEP_SECONDS, CALL),
+            ):
+                if named_by(self._fd) == NO_COPY:
+                    sweep(self._fd)
+
+    def _leave_when_worker_ends(self) -> None:
+        """Call `leave` at the end of a multiprocessing worker, where no weakref finalizers run."""
+        process = sys.modules.get("multiprocessing.process")
+        if process is not None and process.parent_process() is not None:
+            from multiprocessing.util import Finalize  # noqa: PLC0415  the worker has it
+
+            Finalize(self, _leave_if_there, (weakref.ref(self),), exitpriority=0)
+
+    @contextmanager
+    def _lock_to_leave(self, lock: WriteLock | None) -> Iterator[WriteLock]:
+        path = f"/proc/self/fd/{self._fd}"  # whatever became of its name
+        # With the filter's own, a signal handler that adds is refused at once.
+        free = lock or WriteLock(path, self.identity, _LEAVE_SECONDS)
+        try:
+            free.open_at(path)
+            yield free
+        finally:
+            if lock is None:
+                with free.closing():
+                    pass
+
+    def _save(self, lock: WriteLock) -> None:
+        """Flush the copy and give it back, while others may come."""
+        try:
+            for _ in range(2):
+                with lock.held(_LEAVE_SECONDS, CALL):
+                    begun = self.place.views.counters["batches_begun"]
+                try:
+                    self._flush_unless_removed(begun)
+                except LockTimeoutError:  # it is tried under the write lock below
+                    break
+                with lock.held(_LEAVE_SECONDS, CALL):
+                    if self.give_back():
+                        return
+            with lock.held(_LEAVE_SECONDS, CALL):  # others came, added and left, each time
+                begun = self.place.views.counters["batches_begun"]
+                self._flush_unless_removed(begun, locked=True)
+                self.give_back()
+        except (LockTimeoutError, ReentryError) as error:
+            share = self.place.share
+            if share is None or not share.has_company():  # another writer would do it later
+                warn(
+                    f"{self.path}: its file was not brought up to date, as {error}; its keys are "
+                    "in shared memory until the machine restarts: open the filter for writing and "
+                    "close it again",
+                    MmbloomWarning,
+                )
+
+    def _flush_unless_removed(self, begun: int, *, locked: bool = False) -> None:
+        if not self._is_removed():
+            self.flush(_LEAVE_SECONDS, begun, locked=locked)
+
     def preload(self) -> None:
         """Read the whole file into memory, and map it; changes nothing."""
         place = self.follow()
         self.few_left = 0
-        pages.expect_neighbours(place.array)
-        if place.copy is None and not pages.populate(place.array, self._size, writable=False):
+        memory.expect_neighbours(place.array)
+        if place.copy is None and not memory.populate(place.array, self._size, writable=False):
             for start in range(0, self._size, _READ_AT_A_TIME):
                 os.pread(self._fd, _READ_AT_A_TIME, start)
 
@@ -610,5 +697,6 @@ class MovingArray:
         self._file.close()
 
 
-def _nothing(_: object) -> None:
-    return None
+def _leave_if_there(array: weakref.ref[MovingArray]) -> None:
+    if there := array():
+        there.leave()

@@ -1,18 +1,109 @@
-"""One interface for both hashes: a function is compiled once for each, and chosen once per batch.
+"""Both hashes by one interface: a function is compiled once for each, and chosen once per batch.
 
-`Seeded` is the seed of either hash, and a function that takes one is translated to C once for each.
-The keys of a batch go through a `Sink`, in which SipHash keeps the states of 64 keys to finish them
-at once. Inline code.
+Inline code.
+
+MurmurHash3_x64_128 is here, after Austin Appleby's public-domain MurmurHash3.cpp; SipHash-1-3, of
+one key or of many side by side, is in ``siphash.h``. `Seeded` is the seed of either, and a function
+that takes one is translated to C once for each. The keys of a batch go through a `Sink`, in which
+SipHash keeps the states of 64 keys to finish them at once.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from mmbloom._engine.compiled.murmur cimport murmur_of_octets, murmur_of_word
-from mmbloom._engine.compiled.siphash cimport (
-    LANES, Lanes, State, absorb_lanes, absorbed, can_absorb, finish, finish_lanes, lane_of,
-    put_lane, siphash_of_octets, siphash_of_words, started,
-)
+from mmbloom._engine.compiled.octets cimport load_8, load_part, rotate
 from mmbloom._engine.compiled.vectors cimport chosen
+
+
+cdef extern from "siphash.h":
+    enum:
+        LANES
+
+    ctypedef struct State:
+        pass
+
+    ctypedef struct Lanes:
+        pass
+
+    State started(uint64_t key_low, uint64_t key_high) noexcept nogil
+    State absorbed(
+        State, const uint8_t *key, size_t taken, size_t length, int rounds
+    ) noexcept nogil
+    void finish(State, int rounds, uint64_t *first, uint64_t *second) noexcept nogil
+
+    void put_lane(Lanes *, size_t lane, State) noexcept nogil
+    State lane_of(const Lanes *, size_t lane) noexcept nogil
+    bint can_absorb(int kind) noexcept nogil
+    void absorb_lanes(
+        int kind, const uint8_t *const *at, const size_t *lengths, size_t n, State start, Lanes *
+    ) noexcept nogil
+    void finish_lanes(int kind, const Lanes *, uint64_t *h1, uint64_t *h2) noexcept nogil
+    void siphash_of_words(
+        int kind, const uint64_t *words, State start, Py_ssize_t n, uint64_t *h1, uint64_t *h2
+    ) noexcept nogil
+
+
+cdef inline void siphash_of_octets(
+    const uint8_t *key, size_t length, State state, int compressions, int finalizations,
+    uint64_t *first, uint64_t *second,
+) noexcept nogil:
+    """Hash `length` bytes to the two halves."""
+    finish(absorbed(state, key, 0, length, compressions), finalizations, first, second)
+
+
+cdef inline uint64_t mix_k1(uint64_t k1) noexcept nogil:
+    return rotate(k1 * 0x87C37B91114253D5ULL, 31) * 0x4CF5AD432745937FULL
+
+
+cdef inline uint64_t mix_k2(uint64_t k2) noexcept nogil:
+    return rotate(k2 * 0x4CF5AD432745937FULL, 33) * 0x87C37B91114253D5ULL
+
+
+cdef inline uint64_t fmix64(uint64_t h) noexcept nogil:
+    h = (h ^ h >> 33) * 0xFF51AFD7ED558CCDULL
+    h = (h ^ h >> 33) * 0xC4CEB9FE1A85EC53ULL
+    return h ^ h >> 33
+
+
+cdef inline void finish_murmur(
+    uint64_t h1, uint64_t h2, uint64_t length, uint64_t *first, uint64_t *second
+) noexcept nogil:
+    h1 ^= length
+    h2 ^= length
+    h1 += h2
+    h2 += h1
+    h1, h2 = fmix64(h1), fmix64(h2)
+    h1 += h2
+    first[0] = h1
+    second[0] = h2 + h1
+
+
+cdef inline void murmur_of_octets(
+    const uint8_t *key, size_t length, uint32_t seed, uint64_t *first, uint64_t *second
+) noexcept nogil:
+    """Hash `length` bytes to the two halves; `key` is not read when there are none."""
+    cdef uint64_t h1 = seed, h2 = seed
+    cdef size_t left = length
+    while left >= 16:
+        h1 ^= mix_k1(load_8(key))
+        h1 = (rotate(h1, 27) + h2) * 5 + 0x52DCE729
+        h2 ^= mix_k2(load_8(key + 8))
+        h2 = (rotate(h2, 31) + h1) * 5 + 0x38495AB5
+        key += 16
+        left -= 16
+    if left > 8:
+        h2 ^= mix_k2(load_part(key + 8, left - 8))
+    if left >= 8:
+        h1 ^= mix_k1(load_8(key))
+    elif left > 0:
+        h1 ^= mix_k1(load_part(key, left))
+    finish_murmur(h1, h2, length, first, second)
+
+
+cdef inline void murmur_of_word(
+    uint64_t word, uint32_t seed, uint64_t *first, uint64_t *second
+) noexcept nogil:
+    """Hash the 8 bytes of a little-endian number."""
+    finish_murmur(seed ^ mix_k1(word), seed, 8, first, second)
 
 
 cdef enum:

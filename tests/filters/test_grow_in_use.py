@@ -1,0 +1,385 @@
+"""Growing in use: a file becomes a folder while it is open, and whoever has it open follows."""
+
+import os
+import pickle
+import random
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from chains import InUse, files_of
+from checks import run_threads
+from workers import in_child
+
+import mmbloom
+from mmbloom import (
+    BloomFilter,
+    CountingBloomFilter,
+    DurabilityError,
+    FileChangedError,
+    Filter,
+    FormatError,
+    GrowingFilter,
+    OtherKindError,
+    RotatingFilter,
+    grow,
+    hash_many,
+    verify,
+)
+from mmbloom.filters.file import BitFile
+
+OnFull = Literal["warn", "raise", "grow"]
+OLD = range(100)
+
+
+def full(path: Path) -> str:
+    """Make a file with the keys that it is planned for, and an exclusion."""
+    with BloomFilter.create(path, len(OLD), 1e-9) as seen:
+        seen.add_many(OLD)
+        seen.exclusions.add("aunt")
+    return str(path)
+
+
+def claim(seen: Filter, key: str) -> bool:
+    with seen.claim([key]) as new:
+        return bool(new[0])
+
+
+def in_block(seen: Filter, key: str) -> bool:
+    with seen.locked():
+        return seen.add(key)
+
+
+def by_hash(seen: Filter, key: str) -> bool:
+    assert isinstance(seen, BloomFilter)
+    seen.exclusions.discard("aunt")  # which are compared by the keys themselves
+    return bool(seen.add_hashes(*hash_many([key], seen.params))[0])
+
+
+WAYS: dict[str, Callable[[Filter, str], bool]] = {
+    "add": lambda seen, key: seen.add(key),
+    "add_many": lambda seen, key: bool(seen.add_many([key])[0]),
+    "update": lambda seen, key: bool(seen.update(iter([key]))),
+    "claim": claim,
+    "block": in_block,
+    "hashes": by_hash,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("on_full", ["warn", "raise", "grow"])
+@pytest.mark.parametrize("first", [True, False], ids=["first write", "later"])
+def test_writers_follow(tmp_path: Path, way: str, on_full: OnFull, first: bool) -> None:
+    """Whatever the call, and how the file was opened: it goes on with the folder."""
+    path = full(tmp_path / "seen")
+    with BloomFilter.open(path, on_full=on_full) as seen:
+        assert first or not seen.add(0)
+        grow(path)
+        with GrowingFilter.open(path) as grown:
+            grown.add_many(range(100, 400))
+        assert WAYS[way](seen, "new")
+        assert not WAYS[way](seen, "new")
+        assert not seen.add_many(range(400)).any()
+        assert len(mmbloom.open(path).info().files) == 3
+    with GrowingFilter.open(path) as grown:
+        assert "new" in grown
+        assert [file.keys_added for file in grown.info().files] == [100, 200, 101]
+    assert verify(path).ok
+
+
+def test_a_writer_follows_while_the_file_is_the_only_one(tmp_path: Path) -> None:
+    """It gives up the lock that it had of the file, which it could not take a second time."""
+    path = full(tmp_path / "seen")
+    with BloomFilter.open(path, lock_timeout=0.2) as seen:
+        assert not seen.add(0)
+        grow(path)
+        assert not seen.add_many([0, 1]).any()
+        with seen.locked():
+            assert seen.add("new")
+
+
+ASKED: dict[str, Callable[[BloomFilter], object]] = {
+    "in": lambda seen: 399 in seen,
+    "contains_many": lambda seen: seen.contains_many(range(400)).all(),
+    "few": lambda seen: all(seen.contains_many([300, 399])),
+    "keys_added": lambda seen: seen.keys_added == 400,
+    "info": lambda seen: seen.info().as_dict()["kind"] == "growing",
+    "key_rule": lambda seen: seen.key_rule is None,
+    "excluded": lambda seen: list(seen.exclusions) == [b"aunt"],
+    "pickle": lambda seen: 399 in pickle.loads(pickle.dumps(seen)),
+    "rate": lambda seen: seen.fill_ratio > 0 and seen.current_error_rate < 1e-6,
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_readers_follow(tmp_path: Path, asked: str, mode: Literal["r", "r+"]) -> None:
+    """Each question, as the first one after the change, is about the folder."""
+    path = full(tmp_path / "seen")
+    with BloomFilter.open(path, mode, on_full="grow" if asked == "pickle" else "warn") as seen:
+        assert 99 in seen
+        assert seen.capacity == 100
+        grow(path)
+        with GrowingFilter.open(path) as grown:
+            grown.add_many(range(100, 400))
+        assert ASKED[asked](seen)
+        assert "aunt" not in seen
+        assert 399 in seen
+        assert (seen.capacity, seen.params.capacity) == (700, 100)
+
+
+AMID: dict[str, Callable[[BloomFilter], object]] = {
+    "in": lambda seen: 399 in seen,
+    "contains_many": lambda seen: seen.contains_many(range(400)).all(),
+    "grounds": lambda seen: seen._shelf.grounds(0, 16) is None,
+    "add": lambda seen: not seen.add(399) and seen.add("new"),
+    "add_many": lambda seen: seen.add_many([399, "new"]).tolist() == [False, True],
+}
+
+
+@pytest.mark.parametrize("use", AMID)
+def test_a_call_while_the_object_becomes_a_folder(
+    tmp_path: Path, use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first file has its new path, and the object does not know of the others yet.
+
+    Another thread may call at that moment; here it is the same one, as from a signal handler.
+    """
+    path = full(tmp_path / "seen")
+    rename, called = BitFile.rename, list[bool]()
+
+    def renamed(*arguments: Any) -> None:
+        rename(*arguments)
+        if not called:
+            called.append(False)
+            called[0] = bool(AMID[use](seen))
+
+    with BloomFilter.open(path) as seen:
+        assert not seen.add(0)
+        grow(path)
+        with GrowingFilter.open(path) as grown:
+            grown.add_many(range(100, 400))
+        monkeypatch.setattr(BitFile, "rename", renamed)
+        assert 0 in seen
+        assert called == [True]
+        assert 399 in seen
+    with GrowingFilter.open(path) as grown:
+        assert grown.info().files[0].keys_added == 100
+
+
+@pytest.mark.parametrize("batch", [1, 7, 64, 3000])
+def test_each_key_is_new_once(tmp_path: Path, batch: int, seed: int) -> None:
+    """In every way, with batches far beyond the plan: the answers are those of a set."""
+    chance = random.Random(seed)
+    known: set[int] = set()
+    with InUse().create(tmp_path / "seen") as seen, BloomFilter.open(seen.path, "r") as reader:
+        for _ in range(600 // batch + 3):
+            keys = [chance.randrange(900) for _ in range(batch)]
+            expected = [key not in known and not known.add(key) for key in keys]  # type: ignore[func-returns-value]
+            way = chance.randrange(4)
+            if way == 0:
+                found = [seen.add(key) for key in keys]
+            elif way == 1:
+                found = seen.add_many(np.array(keys)).tolist()
+            elif way == 2:
+                with seen.locked():
+                    found = [seen.add(key) for key in keys]
+            else:
+                with seen.claim(keys) as new:
+                    found = new.tolist()
+            assert found == expected
+            assert reader.contains_many(keys).all()
+            assert not reader.contains_many([key + 10_000 for key in keys]).any()
+        assert seen.keys_added == len(known)
+        files = seen.info().files if len(known) > 20 else []
+        assert [file.capacity for file in files] == [20 << i for i in range(len(files))]
+        assert all(file.keys_added == file.capacity for file in files[:-1])
+
+
+def test_a_filter_that_stays_within_its_plan_stays_a_file(tmp_path: Path) -> None:
+    """Also where a batch might have gone past it, and at exactly the last key."""
+    path = tmp_path / "seen"
+    with BloomFilter.create(path, 100, 1e-9, on_full="grow") as seen:
+        seen.add_many(range(100))
+        assert not seen.add_many([*range(100)] * 5).any()
+        assert not seen.add(7)
+        with seen.claim(range(100)) as new:
+            assert not new.any()
+        assert path.is_file()
+        assert seen.add("one more")
+        assert path.is_dir()
+
+
+def test_what_a_block_claimed_is_marked_after_it_has_grown(tmp_path: Path) -> None:
+    """The keys that a block adds take the room; one that raises marks only those."""
+    path = tmp_path / "seen"
+    with BloomFilter.create(path, 100, 1e-9, on_full="grow") as seen:
+        with seen.claim(["a", "b"]) as new:
+            assert new.all()
+            assert path.is_file()
+            assert seen.add_many(range(500)).all()
+            assert path.is_dir()
+            assert "a" not in seen
+        assert not seen.add_many(["a", "b"]).any()
+        with pytest.raises(KeyError), seen.claim(range(500, 5000)):
+            raise KeyError
+        assert seen.add_many(range(500, 5000)).all()
+
+
+def test_a_block_keeps_the_lock_while_it_grows(tmp_path: Path) -> None:
+    """Other processes add before it or after it."""
+    path = str(tmp_path / "seen")
+
+    def add() -> bool:
+        with mmbloom.open(path, lock_timeout=0.05) as other:
+            return other.add("theirs")
+
+    with BloomFilter.create(path, 100, 1e-9, on_full="grow") as seen:
+        with seen.locked():
+            seen.add_many(range(99))
+            for key in range(99, 400):
+                seen.add(key)
+                if key in (99, 100, 150, 300):
+                    with pytest.raises(mmbloom.LockTimeoutError):
+                        in_child(add)
+        assert in_child(add)
+        assert not seen.add("theirs")
+
+
+def test_threads_share_one_object(tmp_path: Path, seed: int) -> None:
+    """Each key is new to one of them, and readers miss none whose add has returned."""
+    told: list[int] = []
+    stop = threading.Event()
+    with InUse().create(tmp_path / "seen") as seen, BloomFilter.open(seen.path, "r") as reader:
+
+        def add(me: int) -> None:
+            keys = random.Random(seed + me).sample(range(2000), 2000)
+            for start in range(0, 2000, 10):
+                batch = keys[start : start + 10]
+                told.extend(np.array(batch)[seen.add_many(batch)].tolist())
+                assert seen.contains_many(batch).all()
+                assert batch[0] in reader
+            stop.set()
+
+        def ask(asked: BloomFilter | Filter) -> None:
+            while not stop.is_set():
+                assert asked.contains_many(told[:]).all()
+
+        writers = (partial(add, me) for me in range(3))
+        run_threads(*writers, partial(ask, seen), partial(ask, reader))
+    assert sorted(told) == list(range(2000))
+
+
+def test_programs_of_one_line(tmp_path: Path) -> None:
+    """`create` with `exist_ok`, `open_or_create` and `open` work before it has grown and after."""
+    path = str(tmp_path / "seen")
+    opened: list[Callable[[], Filter]] = [
+        partial(BloomFilter.create, path, 100, 1e-9, exist_ok=True, on_full="grow"),
+        partial(mmbloom.open_or_create, path, 100, 1e-9, on_full="grow"),
+        partial(mmbloom.open, path, on_full="grow"),
+    ]
+    keys = iter(range(10_000))
+    for turn in range(6):
+        for how in opened:
+            with how() as seen:
+                assert seen.add_many([next(keys) for _ in range(60)]).all(), turn
+    with pytest.raises(mmbloom.ParameterMismatchError):
+        BloomFilter.create(path, 200, 1e-9, exist_ok=True, on_full="grow")
+    with pytest.raises(FormatError, match=r"mmbloom\.open opens a folder"):
+        BloomFilter.open(path)
+
+
+def test_what_is_about_one_file_is_refused_then(tmp_path: Path) -> None:
+    path = tmp_path / "seen"
+    with (
+        BloomFilter.create(path, 100, 1e-9, on_full="grow") as seen,
+        seen.copy_empty(tmp_path / "alike") as alike,
+    ):
+        seen.union_update(alike)
+        seen.add_many(range(300))
+        for use in (seen.union_update, seen.common_count, seen.jaccard, seen.isdisjoint):
+            with pytest.raises(OtherKindError, match="growing"):
+                use(alike)
+        with pytest.raises(OtherKindError, match="growing"):
+            alike.union_update(seen)
+
+
+def test_what_cannot_grow_is_refused_at_once(tmp_path: Path) -> None:
+    """Before anything is made or added."""
+    with pytest.raises(ValueError, match="a CountingBloomFilter cannot grow: pass on_full='warn'"):
+        CountingBloomFilter.create(tmp_path / "new", 100, on_full="grow")
+    with pytest.raises(ValueError, match="a RotatingFilter cannot grow"):
+        RotatingFilter.create(tmp_path / "new", capacity_per_period=10, on_full="grow")
+    assert not os.listdir(tmp_path)
+    BloomFilter.create(tmp_path / "half", 10, 0.5).close()
+    with pytest.raises(ValueError, match=r"half: cannot grow: .*that of the whole would be 1"):
+        BloomFilter.open(tmp_path / "half", on_full="grow")
+    (tmp_path / "link").symlink_to(full(tmp_path / "seen"))
+    with pytest.raises(FormatError, match="a symbolic link, expected the file itself"):
+        BloomFilter.open(tmp_path / "link", on_full="grow")
+
+
+def test_another_filter_at_the_path_is_an_error(tmp_path: Path) -> None:
+    """A folder that did not grow out of this file is none that may be added to."""
+    path = full(tmp_path / "seen")
+    with BloomFilter.open(path) as seen:
+        os.rename(path, tmp_path / "away")
+        GrowingFilter.create(path, 100).close()
+        for _ in range(2):
+            with pytest.raises(FileChangedError, match="replaced by a folder"):
+                seen.add("new")
+            with pytest.raises(FileChangedError, match="replaced by a folder"):
+                seen.contains_many(["new"])
+
+
+def test_a_failed_flush_is_final_in_the_folder_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = full(tmp_path / "seen")
+
+    def fail(*_: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    with BloomFilter.open(path) as seen:
+        seen.add(0)
+        monkeypatch.setattr("mmbloom._storage.moving.os.fsync", fail)
+        with pytest.raises(DurabilityError):
+            seen.flush()
+        monkeypatch.undo()
+        grow(path)
+        assert 0 in seen
+        with pytest.raises(DurabilityError):
+            seen.add("new")
+
+
+def test_a_pickle_of_before_opens_the_folder(tmp_path: Path) -> None:
+    with BloomFilter.create(tmp_path / "seen", 100, 1e-9, on_full="grow") as seen:
+        before: Any = pickle.dumps(seen)
+        seen.add_many(range(500))
+        with pickle.loads(before) as one, pickle.loads(pickle.dumps(seen)) as two:
+            assert not one.add_many(range(500)).any()
+            assert one.add("new")
+            assert "new" in two
+
+
+def test_a_disk_that_is_full_marks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call says so; the file grows at a later one."""
+    path = full(tmp_path / "seen")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with BloomFilter.open(path, on_full="grow") as seen:
+        monkeypatch.setattr("mmbloom._storage.folder.first_manifest", fail)
+        with pytest.raises(OSError, match="No space left"):
+            seen.add_many(["new"])
+        assert "new" not in seen
+        assert os.path.isfile(path)
+        monkeypatch.undo()
+        assert seen.add_many(["new"]).all()
+        assert len(files_of(path)) == 2
+    assert os.listdir(tmp_path) == ["seen"]
