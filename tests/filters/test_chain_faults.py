@@ -24,7 +24,7 @@ from sweeps import Sweep, calls_of
 from tally import Count
 from workers import ChildDiedError, in_child
 
-from mmbloom import BloomFilter, GrowingFilter, verify
+from mmbloom import BloomFilter, Filter, GrowingFilter, verify
 
 OLD = [f"old {i}" for i in range(10)]
 NEW = [f"new {i}" for i in range(15)]  # for a further file
