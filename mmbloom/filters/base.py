@@ -42,7 +42,7 @@ from mmbloom.filters.claim import Claim
 from mmbloom.filters.exclusions import Exclusions
 from mmbloom.filters.file import File
 from mmbloom.filters.full import Absent
-from mmbloom.filters.options import OpenOptions
+from mmbloom.filters.options import EXIST_OK, OpenOptions
 from mmbloom.filters.shelf import Shelf, key_rule_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -334,11 +334,46 @@ class Filter(ABC):
             )
 
     @classmethod
-    def _opened(cls, path: str, options: OpenOptions, *more: Any) -> Self:
-        """Make an object of what `_attach` takes."""
+    def _opened(
+        cls,
+        path: str,
+        options: OpenOptions,
+        *more: Any,
+        check: Callable[[Self], object] | None = None,
+    ) -> Self:
+        """Make an object of what `_attach` takes, and close it if the check raises."""
         made = cls.__new__(cls)
         made._attach(path, options, *more)  # noqa: SLF001  of this very class
+        if check is not None:
+            try:
+                check(made)
+            except BaseException:
+                made.close()
+                raise
         return made
+
+    @classmethod
+    def _created(
+        cls,
+        path: str,
+        make: Callable[[], object],
+        arguments: tuple[OpenOptions, *tuple[Any, ...]],
+        *,
+        exist_ok: bool,
+        check: Callable[[Self, bool], object],
+    ) -> Self:
+        """Make what `_attach` opens, or open what is there; check it, told whether it is new."""
+        is_new = True
+        try:
+            make()
+        except FileExistsError as error:
+            if error.filename != path:
+                raise
+            if not exist_ok:
+                error.add_note(EXIST_OK)
+                raise
+            is_new = False
+        return cls._opened(path, *arguments, check=lambda made: check(made, is_new))
 
     def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
         """Return for each key whether it was added (or is a false positive), and is not excluded.

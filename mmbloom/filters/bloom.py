@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from mmbloom._engine import SingleKeys, described
@@ -29,7 +30,6 @@ from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.file import BitFile, File
 from mmbloom.filters.growable import GrowableFile
 from mmbloom.filters.options import (
-    EXIST_OK,
     OpenOptions,
     choose_params,
     not_asked,
@@ -172,26 +172,16 @@ class FileFilter(Filter):
             "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
         )
         params = choose_params(capacity, error_rate, layout, seed, hash, like=like)
-        where, is_new = absolute(path), True
-        try:
-            target = Target(where, permissions, allow_network)
-            create_file(target, params, reserve=reserve, kind=cls._FILE.kind)
-        except FileExistsError as error:
-            if not exist_ok or error.filename != where:
-                if error.filename == where:
-                    error.add_note(EXIST_OK)
-                raise
-            is_new = False
-        made = cls._opened(where, settings)
-        try:
-            free = not_asked(hash, seed)
+        where, free = absolute(path), not_asked(hash, seed)
+        target = Target(where, permissions, allow_network)
+        make = partial(create_file, target, params, reserve=reserve, kind=cls._FILE.kind)
+
+        def check(made: Self, is_new: bool) -> None:
             require_equal(made.params, params, where, copied=like is not None, free=free)
             if is_new:
-                made._file.move_to_memory()  # noqa: SLF001  of this very class
-        except BaseException:
-            made.close()
-            raise
-        return made
+                made._shelf.newest.move_to_memory()
+
+        return cls._created(where, make, (settings,), exist_ok=exist_ok, check=check)
 
     @property
     def _file(self) -> Any:

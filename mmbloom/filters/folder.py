@@ -7,17 +7,14 @@ file touches no bit, no byte and no lock itself.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Self
+from typing import Any, Self
 
 from mmbloom._storage.atomic import Target, require_reserve
 from mmbloom._storage.folder import file_name, make_member, new_filter_folder
-from mmbloom.errors import (
-    ParameterMismatchError,
-)
 from mmbloom.filters.base import Filter
 from mmbloom.filters.chain import Chain
 from mmbloom.filters.info import FolderInfo
-from mmbloom.filters.options import EXIST_OK, OpenOptions, require_field
+from mmbloom.filters.options import OpenOptions, require_field
 from mmbloom.format.folder import FolderPlan
 
 
@@ -27,33 +24,32 @@ class FolderFilter(Filter):
     _shelf: Chain
 
     @classmethod
-    def _created(
+    def _planned(
         cls,
         path: str,
         plan: FolderPlan,
         first: int,
-        arguments: tuple[OpenOptions, *tuple[object, ...]],
+        arguments: tuple[OpenOptions, *tuple[Any, ...]],
         *,
         permissions: int,
         exist_ok: bool,
         free: frozenset[str],
     ) -> Self:
         """Make a folder with its first file and open it, or one that is there and as asked for."""
-        make_folder(
-            path,
-            plan,
-            first,
-            permissions=permissions,
-            allow_network=arguments[0].allow_network,
-            exist_ok=exist_ok,
-        )
-        made = cls._opened(path, *arguments)
-        try:
-            _require_same(made._shelf.plan, plan, path, free=free)  # noqa: SLF001  of this class
-        except ParameterMismatchError:
-            made.close()
-            raise
-        return made
+        require_reserve(plan.reserve)
+        plan.params(first)  # before anything is made: it says what is out of range
+
+        def make() -> None:
+            target = Target(path, permissions, arguments[0].allow_network)
+            with new_filter_folder(target, plan) as place:
+                make_member(place(first, file_name(first)), plan, first)
+
+        def check(made: Self, _is_new: bool) -> None:
+            # How the disk is reserved may differ, and what was not asked for.
+            for name in (each.name for each in fields(plan) if each.name not in free | {"reserve"}):
+                require_field(made._shelf.plan, plan, path, name)
+
+        return cls._created(path, make, arguments, exist_ok=exist_ok, check=check)
 
     def info(self) -> FolderInfo:
         """Read everything that the folder says of itself."""
@@ -63,36 +59,3 @@ class FolderFilter(Filter):
     def __repr__(self) -> str:
         name, mode = type(self).__name__, self._options.mode
         return f"<{name} {self.path!r} {'closed' if self.closed else f'mode={mode!r}'}>"
-
-
-def make_folder(
-    path: str,
-    plan: FolderPlan,
-    number: int,
-    *,
-    permissions: int,
-    allow_network: bool,
-    exist_ok: bool,
-) -> None:
-    """Make a folder with its first file, unless `exist_ok` and something is there.
-
-    Raises as `plan` of sizes, `new_folder` and `create_file`.
-    """
-    require_reserve(plan.reserve)
-    plan.params(number)  # before anything is made: it says what is out of range
-    try:
-        with new_filter_folder(Target(path, permissions, allow_network), plan) as place:
-            make_member(place(number, file_name(number)), plan, number)
-    except FileExistsError as error:
-        if not exist_ok:
-            error.add_note(EXIST_OK)
-            raise
-
-
-def _require_same(found: FolderPlan, asked: FolderPlan, path: str, *, free: frozenset[str]) -> None:
-    """Raise `ParameterMismatchError` naming the first setting that differs.
-
-    How the disk is reserved, and what is `free`, may.
-    """
-    for name in (each.name for each in fields(asked) if each.name not in free | {"reserve"}):
-        require_field(found, asked, path, name)

@@ -23,7 +23,6 @@ from mmbloom._system.typing import (
     Reserve,
     Resident,
 )
-from mmbloom.errors import ParameterMismatchError
 from mmbloom.filters.chain import Chain
 from mmbloom.filters.folder import FolderFilter
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked, require_equal
@@ -172,7 +171,7 @@ class GrowingFilter(SingleKeys, FolderFilter):
         )
         name, seed_chosen = choose_hash(hash, seed)
         plan = GrowthPlan(initial_capacity, error_rate, layout, seed_chosen, reserve, name)
-        return cls._created(
+        return cls._planned(
             absolute(path),
             plan,
             0,
@@ -190,13 +189,10 @@ class GrowingFilter(SingleKeys, FolderFilter):
 
         The error rate asked for may be that of the whole instead.
         """
-        opened = cls.open(path, **options)
-        plan = opened._shelf.plan  # noqa: SLF001  of this very class
-        if plan.error_rate == asked.error_rate:
-            free |= {"error_rate"}
-        try:
-            require_equal(plan.params(0), asked, path, copied=False, free=free)
-        except ParameterMismatchError:
-            opened.close()
-            raise
-        return opened
+
+        def check(opened: Self) -> None:
+            plan = opened._shelf.plan
+            rate = {"error_rate"} if plan.error_rate == asked.error_rate else frozenset[str]()
+            require_equal(plan.params(0), asked, path, copied=False, free=free | rate)
+
+        return cls._opened(path, OpenOptions(**options), check=check)

@@ -282,7 +282,7 @@ class RotatingFilter(SingleKeys, FolderFilter):
             reserve,
             name,
         )
-        return cls._created(
+        return cls._planned(
             absolute(path),
             plan,
             plan.period(clock()),

@@ -458,7 +458,12 @@ class OneFile(Shelf):
         self.file, self._files = file, (file,)
         self.uuid, self.plan, self.exclusions = file.uuid, file.params, file.exclusions
         self.lock, self.state = file.lock, file.lock.state
-        self.lock.moved = self.follow
+        trusting = weakref.ref(self)  # the lock must not keep the shelf
+
+        def moved() -> bool:
+            return (shelf := trusting()) is not None and shelf.follow()
+
+        self.lock.moved = moved
 
     @property
     def members(self) -> Sequence[File]:  # noqa: D102  as in the base

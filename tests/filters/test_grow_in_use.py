@@ -374,7 +374,7 @@ def test_a_disk_that_is_full_marks_nothing(tmp_path: Path, monkeypatch: pytest.M
         raise OSError(28, "No space left on device")
 
     with BloomFilter.open(path, on_full="grow") as seen:
-        monkeypatch.setattr("mmbloom._storage.folder.first_manifest", fail)
+        monkeypatch.setattr("mmbloom._storage.folder.draft_manifest", fail)
         with pytest.raises(OSError, match="No space left"):
             seen.add_many(["new"])
         assert "new" not in seen
