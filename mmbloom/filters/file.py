@@ -242,7 +242,12 @@ class File(ABC):
         """The number of set positions up to which a single key needs the lock and no more."""
         if self._verify or not self.storage.is_writable:
             return -math.inf
-        return self._brim.full_at
+        return self._brim.surely_at
+
+    @property
+    def most_keys(self) -> float:
+        """How many keys it may have until the next one needs more than the lock."""
+        return self.params.capacity if self.overflows or self._brim.strict else math.inf
 
     def add_one_soon(self, key: bytes) -> bool:
         """Do as `add_one_within`, with one check a moment: a block adds many keys one by one."""
@@ -370,6 +375,7 @@ class File(ABC):
         if len(new):  # a claim of no keys may be within another one
             self._brim.reserved = keys
             self.room -= keys
+            self.storage.array.news[0] += 1  # an earlier check knows nothing of it
 
 
 class ToClaim(NamedTuple):

@@ -55,6 +55,16 @@ class Brim:
         if on_full is not None:
             self.full_at = -math.inf if self.strict else self._planned_at
 
+    @property
+    def surely_at(self) -> float:
+        """The number of set positions up to which keys fit, while their number is within the plan.
+
+        Both are counted under the lock. A strict claim reserves room that is in neither count.
+        """
+        if self.strict:
+            return -math.inf if self.reserved else self._planned_at
+        return self.full_at
+
     def _fill(self) -> Fill:
         return Fill.of(self._params, self._storage.positions_set)
 

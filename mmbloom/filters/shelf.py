@@ -243,7 +243,7 @@ class Shelf(ABC):
             listed_until=exclusions.refresh_at,
             plain=exclusions.empty,
             full_at=newest.unquestioned if writable else -math.inf,
-            capacity=newest.params.capacity if newest.overflows else math.inf,
+            capacity=newest.most_keys,
             since=lasting.since,
             ends=lasting.ends,
             renews=self.renews,

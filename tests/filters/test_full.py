@@ -305,3 +305,30 @@ def test_a_claim_that_was_never_ended_reserves_no_room(tmp_path: Path) -> None:
         del claim  # as a generator that is not resumed drops it
         gc.collect()
         assert seen.add_many(range(100, 190)).all()
+
+
+@pytest.mark.parametrize("few", [1, 7])
+def test_few_keys_stop_exactly_at_the_plan(tmp_path: Path, few: int) -> None:
+    """Calls whose keys surely fit need no look at the plan; those near it are counted."""
+    with BloomFilter.create(tmp_path / "seen", 100, 1e-9, on_full="raise") as seen:
+        added = 0
+        with pytest.raises(FilterFullError) as caught:
+            for start in range(0, 1000, few):
+                keys = [b"%d" % key for key in range(start, start + few)]
+                added += seen.add(keys[0]) if few == 1 else int(seen.add_many(keys).sum())
+        assert added == seen.keys_added == 100 // few * few
+        assert caught.value.fits == 100 % few
+        assert not seen.add_many([b"0", b"1"]).any()  # known ones need no room
+
+
+def test_few_keys_leave_the_room_that_a_claim_has_reserved(tmp_path: Path) -> None:
+    """Also where the check before the claim would still be good for a moment."""
+    with BloomFilter.create(tmp_path / "seen", 100, 1e-9, on_full="raise") as seen:
+        for key in (b"a", b"b", b"c"):
+            seen.add(key)
+        with seen.claim(range(90)):
+            assert seen.add_many([b"d", b"e"]).all()
+            with pytest.raises(FilterFullError):
+                for key in range(10):
+                    seen.add(b"%d of mine" % key)
+        assert seen.keys_added == 100
