@@ -46,7 +46,7 @@ from mmbloom.errors import (
     ReentryError,
 )
 from mmbloom.filters.exclusions import ExclusionList
-from mmbloom.filters.full import Brim
+from mmbloom.filters.full import CapacityCheck
 from mmbloom.filters.options import OpenOptions
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 
@@ -108,7 +108,8 @@ class File(ABC):
         self.lock = WriteLock(storage.path, storage.identity, self.timeout)
         self.threads = options.threads or usable_cores()
         self._verify = options.verify_after_add
-        self._brim, self.overflows = Brim(storage, folder or storage.path, on_full), on_full is None
+        self._capacity = CapacityCheck(storage, folder or storage.path, on_full)
+        self.overflows = on_full is None
         # When keys of a block that adds them one by one, and of queries, are to check it again.
         self._check_at = self._ask_check_at = 0.0
         self._note_room(storage.positions_set)
@@ -120,7 +121,7 @@ class File(ABC):
         """Take the file by another path, with the lock for that: it is the first of a folder."""
         self.storage.rename(path)
         self.path, self.lock = path, lock
-        self._brim, self.overflows = Brim(self.storage, path, None), True
+        self._capacity, self.overflows = CapacityCheck(self.storage, path, None), True
         self._note_fill()
 
     def close(self) -> None:
@@ -170,7 +171,7 @@ class File(ABC):
 
     def forget_claim(self) -> None:
         """Reserve no room for a claim any more: it was marked, or never will be."""
-        self._brim.reserved = 0
+        self._capacity.reserved = 0
 
     def look(self, *, first: bool = False) -> None:
         """Check the file and the exclusions, which can fail: a section begins.
@@ -242,12 +243,12 @@ class File(ABC):
         """The number of set positions up to which a single key needs the lock and no more."""
         if self._verify or not self.storage.is_writable:
             return -math.inf
-        return self._brim.surely_at
+        return self._capacity.surely_at
 
     @property
     def most_keys(self) -> float:
         """How many keys it may have until the next one needs more than the lock."""
-        return self.params.capacity if self.overflows or self._brim.strict else math.inf
+        return self.params.capacity if self.overflows or self._capacity.strict else math.inf
 
     def add_one_soon(self, key: bytes) -> bool:
         """Do as `add_one_within`, with one check a moment: a block adds many keys one by one."""
@@ -265,7 +266,7 @@ class File(ABC):
         new = one.add(key)
         if self._verify:
             self._test_one(one, key)
-        if new and one.positions_set() > self._brim.full_at:
+        if new and one.positions_set() > self._capacity.full_at:
             self.room = 0.0  # the next key is to be foreseen
         return new
 
@@ -321,8 +322,8 @@ class File(ABC):
         self._note_room(self.storage.positions_set)  # others may have added, or removed, keys
 
     def _note_room(self, now_set: int) -> None:
-        fit = (self._brim.full_at - now_set) / self.params.num_hashes
-        self.room = fit - self._brim.reserved
+        fit = (self._capacity.full_at - now_set) / self.params.num_hashes
+        self.room = fit - self._capacity.reserved
 
     def leave_room(self, keys: int) -> None:
         """Expect this number of keys to be added without a check of the plan."""
@@ -346,7 +347,7 @@ class File(ABC):
     def may_pass(self, keys: int) -> bool:
         """Return whether a number of keys goes past the plan if all of them are new."""
         self._note_fill()
-        return self._brim.may_pass(keys)
+        return self._capacity.may_pass(keys)
 
     def absent(self, hashes: HashHalves) -> Bools:
         """Return which keys are not in the file."""
@@ -354,26 +355,26 @@ class File(ABC):
 
     def require_room(self, new: Indices) -> None:
         """Raise `FilterFullError`, for `tell`, if new keys go past the plan."""
-        self._brim.require_room(new)
+        self._capacity.require_room(new)
 
     def tell(self, full: FilterFullError) -> None:
         """Raise the error, or warn once instead; call unlocked, while nothing is marked."""
         try:
-            self._brim.tell(full)
+            self._capacity.tell(full)
         finally:
             self._note_fill()
 
     def warn_if_full(self) -> None:
         """Warn, if that is due, after a change that has no answers; call unlocked."""
-        if self.storage.positions_set > self._brim.full_at:
-            self._brim.warn()
+        if self.storage.positions_set > self._capacity.full_at:
+            self._capacity.warn()
 
     def _require_fit(self, new: Bools, keys: int) -> None:
         """Raise `FilterFullError` if the new keys of a claim go past the plan, or reserve room."""
-        if len(new) > self.room and not self._brim.fit_surely(keys):  # seldom: it takes as long
-            self._brim.require_room(np.flatnonzero(new))
+        if len(new) > self.room and not self._capacity.fit_surely(keys):  # seldom: it takes as long
+            self._capacity.require_room(np.flatnonzero(new))
         if len(new):  # a claim of no keys may be within another one
-            self._brim.reserved = keys
+            self._capacity.reserved = keys
             self.room -= keys
             self.storage.array.news[0] += 1  # an earlier check knows nothing of it
 
@@ -433,7 +434,7 @@ class BitFile(File):
             start += len(segment)
         united = self.storage.positions_set + more
         keys = self.params.estimated_count(united) - self.storage.approx_count
-        self._brim.require_room(np.zeros(max(0, round(keys)), np.intp))
+        self._capacity.require_room(np.zeros(max(0, round(keys)), np.intp))
 
     def count_united(self, keys_added: int) -> None:
         """Raise the number of keys added to an estimate of it after a union."""

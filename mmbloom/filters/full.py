@@ -22,7 +22,7 @@ TO_GROW = (
 NOT_TO_GROW = "make a larger one, or go on past the plan with on_full='warn' (--when-full warn)"
 
 
-class Brim:
+class CapacityCheck:
     """What one file was planned for, and how many keys it has.
 
     Parameters

@@ -311,13 +311,14 @@ def test_a_claim_that_was_never_ended_reserves_no_room(tmp_path: Path) -> None:
 def test_few_keys_stop_exactly_at_the_plan(tmp_path: Path, few: int) -> None:
     """Calls whose keys surely fit need no look at the plan; those near it are counted."""
     with BloomFilter.create(tmp_path / "seen", 100, 1e-9, on_full="raise") as seen:
-        added = 0
+        fitting = 100 // few * few
+        calls = [[b"%d" % key for key in range(at, at + few)] for at in range(0, 110, few)]
+        for keys in calls[: fitting // few]:
+            assert seen.add(keys[0]) if few == 1 else seen.add_many(keys).all()
+        assert seen.keys_added == fitting
         with pytest.raises(FilterFullError) as caught:
-            for start in range(0, 1000, few):
-                keys = [b"%d" % key for key in range(start, start + few)]
-                added += seen.add(keys[0]) if few == 1 else int(seen.add_many(keys).sum())
-        assert added == seen.keys_added == 100 // few * few
-        assert caught.value.fits == 100 % few
+            seen.add_many(calls[fitting // few])
+        assert caught.value.fits == 100 - fitting
         assert not seen.add_many([b"0", b"1"]).any()  # known ones need no room
 
 
@@ -328,7 +329,7 @@ def test_few_keys_leave_the_room_that_a_claim_has_reserved(tmp_path: Path) -> No
             seen.add(key)
         with seen.claim(range(90)):
             assert seen.add_many([b"d", b"e"]).all()
+            assert all(seen.add(b"mine %d" % key) for key in range(5))
             with pytest.raises(FilterFullError):
-                for key in range(10):
-                    seen.add(b"%d of mine" % key)
+                seen.add(b"one more")
         assert seen.keys_added == 100

@@ -38,7 +38,7 @@ def test_nothing_is_lost_while_others_add(tmp_path: Path, seed: int, stress: int
                 seen.union_update(other)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mmbloom.filters.full.Brim.warn", lambda _: None)
+        patch.setattr("mmbloom.filters.full.CapacityCheck.warn", lambda _: None)
         work: list[Callable[[], None]] = [unite, *(partial(add, mine) for mine in keys)]
         together(work)
     with BloomFilter.open(one) as seen:

@@ -183,7 +183,7 @@ def test_writer_waits_for_a_full_pipe_that_does_not_block() -> None:
 
     thread = threading.Thread(target=receive)
     with FileIO(writing, "wb") as file:
-        while file.write(b"filled to the brim\n" * 100) is not None:
+        while file.write(b"filled to the capacity check\n" * 100) is not None:
             pass
         thread.start()
         octets = octets_of_lines([b"", *lines], b"\n", terminated=True)

@@ -141,7 +141,7 @@ def test_expected_bits_by_hand() -> None:
 ASKED = [(0.1, 200_000), (0.01, 400_000), (0.001, 2_000_000), (0.0001, 10_000_000)]
 
 
-@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")  # filled to the brim
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")  # filled to the capacity check
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("rate", "asked"), ASKED)
 def test_measured_rate(
@@ -213,7 +213,7 @@ def test_measured_rate_of_few_keys(layout: Layout, keys: int, rate: float) -> No
     assert found < planned + 3 * planned**0.5
 
 
-@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")  # filled to the brim
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")  # filled to the capacity check
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("share", [0.01, 0.5, 1])
 def test_measured_count(create: Callable[..., BloomFilter], layout: Layout, share: float) -> None:
