@@ -23,6 +23,7 @@ from mmbloom._system.typing import (
     Reserve,
     Resident,
 )
+from mmbloom.errors import FormatError
 from mmbloom.filters.chain import Chain
 from mmbloom.filters.folder import FolderFilter
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked, require_equal
@@ -52,7 +53,11 @@ def become(shelf: Shelf, lock: WriteLock | None = None) -> None:
     with shelf.loading.here():
         if not isinstance(shelf, OneFile):  # another thread was faster
             return
-        file, first = shelf.only, manifest_of(shelf.path).members[0]
+        file = shelf.only
+        try:
+            first, *_ = manifest_of(shelf.path).members
+        except (FormatError, OSError):  # no folder of filters
+            return
         if first.uuid != file.uuid:
             return
         shelf.leaving = True  # before its checks succeed again
