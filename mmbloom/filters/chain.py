@@ -55,7 +55,7 @@ from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.file import BitFile, File
 from mmbloom.filters.info import FolderInfo, read_folder_info
 from mmbloom.filters.options import OpenOptions
-from mmbloom.filters.shelf import Hashed, OneFile, Shelf, flush, found_in, key_rule_of
+from mmbloom.filters.shelf import Hashed, OneFile, Shelf, flush_all, found_in, key_rule_of
 from mmbloom.format.exclusions import exclusions_path_in
 from mmbloom.format.folder import MANIFEST, Entry, FolderPlan, GrowthPlan, PeriodPlan
 
@@ -362,13 +362,14 @@ class Chain(Shelf):
                     self.on_change()
 
     def flush(self) -> None:  # noqa: D102
-        self.refresh()
-        if self.options.mode == "r+":
-            try:
-                self.check_writable()
-                self.ask(flush)
-            except ClosedFilterError:  # of one of the files: another thread has begun to close
-                raise ClosedFilterError(self.path) from None
+        # If only some are read-only, this object may have written to the others.
+        if all(member.storage.read_only_reason for member in self.refresh().members):
+            return
+        try:
+            self.check_writable()  # a flush that has failed is final
+            self.ask(flush_all)
+        except ClosedFilterError:  # of one of the files: another thread has begun to close
+            raise ClosedFilterError(self.path) from None
 
     def read_info(self, members: Sequence[File]) -> FolderInfo:  # noqa: D102
         asked = self.asked(members)

@@ -262,7 +262,7 @@ class Shelf(ABC):
 
     @abstractmethod
     def flush(self) -> None:
-        """Force every file to the disk; do nothing if this object only reads."""
+        """Force every file to the disk; do nothing if all are read-only, for whatever reason."""
 
     @abstractmethod
     def read_info(self, members: Sequence[File]) -> Any:
@@ -505,7 +505,7 @@ class OneFile(Shelf):
         self.file.close()
 
     def flush(self) -> None:  # noqa: D102
-        self.ask(flush)
+        self.ask(flush_all)
 
     def read_info(self, members: Sequence[File]) -> Any:  # noqa: D102
         # Here, not above: most programs never ask, and to make the record's class takes 1 ms.
@@ -571,7 +571,7 @@ def key_rule_of(members: Sequence[File]) -> str | None:
     return next((rule for rule in rules if rule is not None), None)
 
 
-def flush(members: Sequence[File]) -> None:
+def flush_all(members: Sequence[File]) -> None:
     """Force files to the disk, of which the last one may change."""
     for member in members[:-1]:
         member.sync()
