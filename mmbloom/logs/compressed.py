@@ -156,7 +156,7 @@ class _Unread:
             raise
         except Exception as error:
             raise DamagedError(str(error)) from error
-        # The decompressor of zlib hands back what it has not used, and the others keep it.
+        # What it has not used, zlib's decompressor has as `unconsumed_tail`; the others keep it.
         self._data = stream.unused_data if stream.eof else getattr(stream, "unconsumed_tail", b"")
         if ended and not block and not stream.eof:
             raise EOFError("it ends before its end-of-stream marker")
@@ -206,7 +206,7 @@ class Blocks:
 
 # The zeros that all readers of a kind accept between frames. gzip's command reads nothing behind
 # zeros.
-_PADDING = {"xz": 4}
+_PADDING_APPENDED_TO = {"xz": 4}
 # More is not what a run of ours has left: it writes about a mebibyte at a time.
 _MOST_ASIDE = 1 << 24
 _LONGEST = 16  # bytes by which a kind is known, and a few more to show
@@ -398,7 +398,7 @@ class CompressedFile(FrameWriter):
         return True
 
     def _frames(self, begin: int) -> Iterator[tuple[bytes, int]]:
-        padding, new = _PADDING.get(self._kind, 0), self._library.decompressor
+        padding, new = _PADDING_APPENDED_TO.get(self._kind, 0), self._library.decompressor
         return decompress(self._read, self._kind, new, padding=padding, begin=begin)
 
     def _read(self, count: int, begin: int) -> bytes:

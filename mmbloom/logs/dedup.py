@@ -252,15 +252,17 @@ class Run:
                     outputs.begin(sink, lines.head, lines.name)
         with closing(ReadAhead(starmap(self._prepare, lines.found()))) as prepared:
             for one in prepared:
-                if full := self._mark(one, lines.keys, tally):
-                    return self._fill(one, lines.keys, tally, full)
+                if full := self._write_and_mark(one, lines.keys, tally):
+                    return self._take_what_fits(one, lines.keys, tally, full)
         return None
 
     def _prepare(self, chunk: Chunk, found: Found) -> _Prepared:
         """Hash the keys without the lock, in the thread that reads."""
         return _Prepared(chunk, found, self.seen.claim(found.keys))
 
-    def _mark(self, one: _Prepared, keys: KeyRule, tally: Tally) -> FilterFullError | None:
+    def _write_and_mark(
+        self, one: _Prepared, keys: KeyRule, tally: Tally
+    ) -> FilterFullError | None:
         """Claim a chunk, write the lines that are wanted, and mark it.
 
         Returns the error of a claim that does not fit into the plan: nothing is done then.
@@ -285,20 +287,23 @@ class Run:
                     self.repeats_to.write(chunk.where(~wanted), terminated=chunk.terminated)
                 repeated = len(new) - unique
                 tally.add(Tally(len(wanted), unique, repeated, chunk.num_bytes, found.lacking))
+            # The end of the block has marked the lines.
         except FilterFullError as full:
-            if entered:  # of the sink's own filter
+            if entered:  # it comes from the sink, which may write to a filter of its own
                 raise
             return full
         return None
 
-    def _fill(
+    def _take_what_fits(
         self, one: _Prepared, keys: KeyRule, tally: Tally, full: FilterFullError
     ) -> FilterFullError:
         """Take the first lines of a chunk that fit; return the error of the first that does not."""
         before = tally.unique
-        while number := one.found.first(full.fits or 0):  # other processes may leave less room
+        while number := one.found.lines_before_key(
+            full.fits or 0
+        ):  # other processes may leave less room
             chunk = one.chunk.first(number)
-            refused = self._mark(self._prepare(chunk, keys.find(chunk)), keys, tally)
+            refused = self._write_and_mark(self._prepare(chunk, keys.find(chunk)), keys, tally)
             if refused is None:
                 held = full.keys + tally.unique - before
                 return FilterFullError(full.path, held, full.capacity, 0, full.advice)

@@ -57,7 +57,7 @@ _TAR = {
 HEAD = 512  # bytes to know a file by: those of the first header of a tar archive
 # Zeros that fill up a block of a tape: of gzip any number, which its command ignores, and of xz a
 # multiple of four.
-_PADDING = {"gz": 1, "xz": 4}
+_PADDING_READ = {"gz": 1, "xz": 4}
 
 
 Progress = Callable[[int], object]
@@ -187,7 +187,7 @@ def _decompressed(raw: Looked, kind: str, library: Compression, name: str) -> It
     def read(size: int, _begin: int) -> bytes:
         return raw.read(size) or b""
 
-    padding = _PADDING.get(kind, 0)
+    padding = _PADDING_READ.get(kind, 0)
     try:
         for block, _ in compressed.decompress(read, kind, library.decompressor, padding=padding):
             yield block

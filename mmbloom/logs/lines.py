@@ -584,20 +584,20 @@ class Found(NamedTuple):
         every[self.kept] = answers
         return every
 
-    def first(self, number: int) -> int:
-        """Count the lines before that of the key after the first `number` keys.
+    def lines_before_key(self, index: int) -> int:
+        """Return how many lines come before the line of a key.
 
         Parameters
         ----------
-        number : int
-            How many keys.
+        index : int
+            Of a key that there is, counted from 0.
 
         Returns
         -------
         int
             How many lines.
         """
-        return number if self.kept is None else int(np.flatnonzero(self.kept)[number])
+        return index if self.kept is None else int(np.flatnonzero(self.kept)[index])
 
 
 class KeyRule(ABC):
