@@ -11,11 +11,11 @@ import stat
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
+from typing import cast
 
 from mmbloom._storage.atomic import Target, require_reserve, require_same, sync_folder
 from mmbloom._storage.exclusions import counted_listed, replace_listed
 from mmbloom._storage.folder import file_name, is_named, new_filter_folder, open_named
-from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import ALL_KINDS, BITS, absolute, as_file_or_folder, kind_of
 from mmbloom._storage.unmapped import UnmappedFilter
@@ -197,15 +197,10 @@ def shelf_to_grow(
 
 def grow_in_use(shelf: OneFile) -> None:
     """Grow the file of a shelf, within a section of it, which goes on."""
-    file, state = shelf.only, shelf.state
     with shelf.loading.here():  # other threads that find the folder wait
-        _swap(shelf.path, GrowthPlan.beginning_with(file.params, "zeros"))
-        # The section goes on with the very lock that it holds, which is that of the file alone.
-        lock = WriteLock(file.path, file.storage.identity, shelf.timeout)
-        lock.state.descriptor, state.descriptor = state.descriptor, None
-        state.inner = lock.held(0.0)
-        state.inner.__enter__()
-        become(shelf, lock)
+        _swap(shelf.path, GrowthPlan.beginning_with(shelf.only.params, "zeros"))
+        become(shelf)  # unless a signal handler that asked has done it
+        cast("GrowingChain", shelf).keep_lock()
 
 
 def _swap(path: str, plan: GrowthPlan) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Self, cast
 
-from mmbloom._engine import SingleKeys, described
+from mmbloom._engine import Hold, SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.folder import manifest_of
 from mmbloom._storage.lock import WriteLock
@@ -39,16 +39,31 @@ class GrowingChain(Chain):
     PLAN = GrowthPlan
     plan: GrowthPlan
 
+    def keep_lock(self) -> None:
+        """Go on with the lock of a section that began when there was one file, if this is one.
 
-def become(shelf: Shelf, lock: WriteLock | None = None) -> None:
+        It is that of the file alone: the file is still the newest, as nobody else can have it.
+        """
+        if self.state.inner is None:
+            lock = self.newest.lock
+            lock.state.descriptor, self.state.descriptor = self.state.descriptor, None
+            self.state.inner = lock.held(0.0)
+            self.state.inner.__enter__()
+
+    def lock_newest(self, section: Hold, patient: bool) -> bool:
+        """Do as `Chain.lock_newest`; a section around this one may have begun with one file."""
+        if not section.first:
+            self.keep_lock()
+        return super().lock_newest(section, patient)
+
+
+def become(shelf: Shelf) -> None:
     """Make a shelf of one file that of the folder at its path, if its file is the folder's first.
 
     Parameters
     ----------
     shelf : OneFile
         From then on a `GrowingChain`; every thread that uses it goes on with the folder.
-    lock : WriteLock, optional
-        For the file at its new path, if this is within a section, which goes on with it.
     """
     with shelf.loading.here():
         if not isinstance(shelf, OneFile):  # another thread was faster
@@ -63,7 +78,7 @@ def become(shelf: Shelf, lock: WriteLock | None = None) -> None:
         shelf.leaving = True  # before its checks succeed again
         path = os.path.join(shelf.path, first.name)
         if file.path != path:  # else this interrupts itself, by a signal handler
-            file.rename(path, lock or WriteLock(path, file.storage.identity, shelf.timeout))
+            file.rename(path, WriteLock(path, file.storage.identity, shelf.timeout))
         shelf.exclusions.move(exclusions_path_in(shelf.path))
         chain = GrowingChain(shelf.path, shelf.options, begun_as=shelf)
         shelf.lock.superseded = True

@@ -30,6 +30,8 @@ from mmbloom import (
     hash_many,
     verify,
 )
+from mmbloom._storage.atomic import sync_folder
+from mmbloom._system.sections import outlast
 from mmbloom.filters.file import BitFile
 
 OnFull = Literal["warn", "raise", "grow"]
@@ -169,6 +171,48 @@ def test_a_call_while_the_object_becomes_a_folder(
         assert 399 in seen
     with GrowingFilter.open(path) as grown:
         assert grown.info().files[0].keys_added == 100
+
+
+def test_a_handler_that_asks_while_the_file_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds the folder, and so it is what makes the object one; the call goes on with that."""
+    path, asked = full(tmp_path / "seen"), list[bool]()
+
+    def interrupted() -> None:
+        asked.append(99 in seen)  # as a signal handler does
+        outlast()
+
+    monkeypatch.setattr("mmbloom.filters.grow.outlast", interrupted)
+    with BloomFilter.open(path, on_full="grow") as seen:
+        assert seen.add_many(range(100, 400)).all()
+        assert asked == [True]
+        assert len(files_of(path)) == 3
+        assert in_child(lambda: mmbloom.open(path, lock_timeout=1.0).add("theirs"))
+
+
+def test_a_block_goes_on_when_the_last_step_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is at the path, and the block has its lock: that of the first file."""
+    path = full(tmp_path / "seen")
+
+    def fail(folder: str) -> None:
+        sync_folder(folder)
+        if folder == str(tmp_path):
+            raise OSError(5, "Input/output error")
+
+    with BloomFilter.open(path, on_full="grow") as seen:
+        with seen.locked():
+            monkeypatch.setattr("mmbloom._storage.atomic.sync_folder", fail)
+            with pytest.raises(OSError, match="Input/output error"):
+                seen.add("new")
+            monkeypatch.undo()
+            assert os.path.isdir(path)
+            with pytest.raises(mmbloom.LockTimeoutError):
+                in_child(lambda: mmbloom.open(path, lock_timeout=0.05).add("theirs"))
+            assert [seen.add("new") for _ in range(2)] == [True, False]
+        assert in_child(lambda: mmbloom.open(path, lock_timeout=1.0).add("theirs"))
 
 
 @pytest.mark.parametrize("batch", [1, 7, 64, 3000])
