@@ -68,6 +68,7 @@ def become(shelf: Shelf) -> None:
     with shelf.loading.here():
         if not isinstance(shelf, OneFile):  # another thread was faster
             return
+        shelf.check_open()
         file = shelf.only
         try:
             first, *_ = manifest_of(shelf.path).members
@@ -87,6 +88,8 @@ def become(shelf: Shelf) -> None:
         vars(shelf).update(vars(chain))
         shelf.__class__ = GrowingChain  # type: ignore[assignment]  # it has all of a chain
         remember(cast("GrowingChain", shelf))
+        if file.storage.closed:  # by a signal handler
+            shelf.close()
 
 
 @described

@@ -28,9 +28,9 @@ from mmbloom import _engine
 from mmbloom._engine import Grounds, Hold, LockState
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._system.descriptors import ThreadLock
-from mmbloom._system.sections import BLOCK, CALL
+from mmbloom._system.sections import BLOCK, CALL, IN_A_CALL
 from mmbloom._system.typing import Bools, HashHalves, Indices, Key
-from mmbloom.errors import ClosedFilterError, FileChangedError
+from mmbloom.errors import ClosedFilterError, FileChangedError, ReentryError
 from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.file import File
 from mmbloom.filters.options import OpenOptions
@@ -502,7 +502,13 @@ class OneFile(Shelf):
         return self.file.storage.closed
 
     def close(self) -> None:  # noqa: D102
-        self.file.close()
+        if self.state.in_a_call():
+            raise ReentryError(self.path, IN_A_CALL)
+        with self.state.threads, self.loading.here():  # no other thread makes it a folder
+            if isinstance(self, OneFile):
+                self.file.close()
+                return
+        self.close()
 
     def flush(self) -> None:  # noqa: D102
         self.ask(flush_all)

@@ -32,6 +32,7 @@ from mmbloom import (
 )
 from mmbloom._storage.atomic import sync_folder
 from mmbloom._system.sections import outlast
+from mmbloom.filters import growing
 from mmbloom.filters.file import BitFile
 
 OnFull = Literal["warn", "raise", "grow"]
@@ -213,6 +214,57 @@ def test_a_block_goes_on_when_the_last_step_failed(
                 in_child(lambda: mmbloom.open(path, lock_timeout=0.05).add("theirs"))
             assert [seen.add("new") for _ in range(2)] == [True, False]
         assert in_child(lambda: mmbloom.open(path, lock_timeout=1.0).add("theirs"))
+
+
+def test_another_thread_closes_it_while_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits, and then closes the folder: each file, and not the first alone."""
+    path, grown, others = full(tmp_path / "seen"), threading.Event(), list[bool]()
+
+    def wait() -> None:
+        grown.set()
+        while closer.is_alive() and not others:  # until it waits, or has closed the file
+            others.append(closer.is_alive())
+            closer.join(0.05)
+        outlast()
+
+    def close() -> None:
+        grown.wait()
+        seen.close()
+
+    closer = threading.Thread(target=close)
+    monkeypatch.setattr("mmbloom.filters.grow.outlast", wait)
+    with BloomFilter.open(path, on_full="grow") as seen:
+        closer.start()
+        assert seen.add_many(range(100, 200)).all()
+        closer.join()
+        assert seen.closed
+        with pytest.raises(mmbloom.ClosedFilterError):
+            seen.add(0)
+        open_files = [os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir()]
+        assert not [file for file in open_files if file.startswith(path)]
+
+
+@pytest.mark.parametrize("moment", ["manifest_of", "GrowingChain"])
+def test_a_handler_closes_it_while_it_follows(
+    tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, place = full(tmp_path / "seen"), f"mmbloom.filters.growing.{moment}"
+    original = getattr(growing, moment)
+
+    def closing(*arguments: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        seen.close()
+        return original(*arguments, **options)
+
+    with BloomFilter.open(path) as seen:
+        assert 0 in seen
+        grow(path)
+        monkeypatch.setattr(place, closing)
+        with pytest.raises(mmbloom.ClosedFilterError):
+            seen.contains_many([0])
+        assert seen.closed
 
 
 @pytest.mark.parametrize("batch", [1, 7, 64, 3000])
