@@ -9,7 +9,8 @@ a `Chain` (``chain.py``). What happens to the array of a file is the subject of 
 - What goes past the plan of the newest file goes to a larger one, if that is wanted. The file at
   the path then becomes the first of a folder, and this very object becomes a `Chain`, in whichever
   process: the call or block that is under way goes on. Each method here that enters a section, or
-  asks the files, therefore calls the methods of the class that this object has by then.
+  asks the files, therefore calls the methods of the class that this object has by then. For the
+  same reason `OneFile` calls those of its base without `super`.
 """
 
 from __future__ import annotations
@@ -478,7 +479,7 @@ class OneFile(Shelf):
         return self._files, (*self.file.storage.file, 0), None
 
     def grounds(self, gone: int, more: int) -> Grounds | None:  # noqa: D102
-        found = super().grounds(gone, more)
+        found = Shelf.grounds(self, gone, more)  # not `super`: its class may be another by now
         return None if self.leaving else found
 
     def ask(self, question: Callable[[Sequence[File]], R]) -> R:  # noqa: D102
@@ -552,15 +553,16 @@ class OneFile(Shelf):
 
     def add_within(self, keys: Hashed) -> Bools:  # noqa: D102
         if self.file.overflows and keys.num_keys > self.file.keys_left:  # it may get full
-            return super().add_within(keys)
+            return Shelf.add_within(self, keys)
         return self.file.add_within(keys.hashes)
 
     def add_one(self, key: Key) -> bool:  # noqa: D102
-        if self.state.around() and self.file.keys_left:  # a block: one section for many keys
-            octets = coerce_one(key)
+        octets = coerce_one(key)
+        if self.state.around():  # a block: one section for many keys
             with Hold(self.state, 0.0, CALL):
-                return self.file.add_one_soon(octets)
-        return super().add_one(key)
+                if self.file.keys_left and not self.leaving:
+                    return self.file.add_one_soon(octets)
+        return Shelf.add_one(self, octets)
 
     def make_next(self, number: int) -> File:  # noqa: D102
         raise NotImplementedError(number)  # no file that overflows is a shelf of this class

@@ -3,10 +3,12 @@
 import os
 import pickle
 import random
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, Literal
 
 import numpy as np
@@ -34,6 +36,7 @@ from mmbloom._storage.atomic import sync_folder
 from mmbloom._system.sections import outlast
 from mmbloom.filters import growing
 from mmbloom.filters.file import BitFile
+from mmbloom.filters.growable import GrowableFile
 
 OnFull = Literal["warn", "raise", "grow"]
 OLD = range(100)
@@ -265,6 +268,33 @@ def test_a_handler_closes_it_while_it_follows(
         with pytest.raises(mmbloom.ClosedFilterError):
             seen.contains_many([0])
         assert seen.closed
+
+
+@pytest.mark.parametrize("begun", ["add_one", "grounds"])
+def test_it_becomes_a_folder_when_a_method_has_begun(tmp_path: Path, begun: str) -> None:
+    """Another thread that asks may run before the first line of any method of the file."""
+    path, followed = full(tmp_path / "seen"), list[bool]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        shelf = frame.f_locals.get("self")
+        if (event, frame.f_code.co_name, type(shelf)) == ("call", begun, GrowableFile):
+            sys.setprofile(None)
+            grow(path)
+            assert isinstance(shelf, GrowableFile)
+            followed.append(shelf.follow())
+
+    with BloomFilter.open(path) as seen:
+        assert seen.add_many([0]).tolist() == [False]
+        sys.setprofile(note)
+        try:
+            assert not seen.add(1)
+            if not followed:  # the other engine trusts no check
+                assert seen._grounds(0, 1) is None
+        finally:
+            sys.setprofile(None)
+        assert followed == [True]
+        assert seen.add("new")
+        assert len(files_of(path)) == 2
 
 
 @pytest.mark.parametrize("batch", [1, 7, 64, 3000])
