@@ -120,8 +120,9 @@ class File(ABC):
     def rename(self, path: str, lock: WriteLock) -> None:
         """Take the file by another path, with the lock for that: it is the first of a folder."""
         self.storage.rename(path)
-        self.path, self.lock = path, lock
-        self._capacity, self.overflows = CapacityCheck(self.storage, path, None), True
+        check = CapacityCheck(self.storage, path, None)
+        # Together: by its path it is known whether all of this was done.
+        self.path, self.lock, self._capacity, self.overflows = path, lock, check, True
         self._note_fill()
 
     def close(self) -> None:

@@ -297,6 +297,28 @@ def test_it_becomes_a_folder_when_a_method_has_begun(tmp_path: Path, begun: str)
         assert len(files_of(path)) == 2
 
 
+@pytest.mark.parametrize("step", ["Brim", "WriteLock"])
+def test_interrupted_while_it_follows(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next call goes on, and the first file gets no key that goes past its plan."""
+    path = full(tmp_path / "seen")
+    place = {"Brim": "mmbloom.filters.file.Brim", "WriteLock": "mmbloom.filters.growing.WriteLock"}
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with BloomFilter.open(path) as seen:
+        assert 0 in seen
+        grow(path)
+        monkeypatch.setattr(place[step], interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            seen.contains_many([0])
+        monkeypatch.undo()
+        assert seen.add_many(range(100, 400)).all()
+        assert [file.keys_added for file in seen.info().files] == [100, 200, 100]
+
+
 @pytest.mark.parametrize("batch", [1, 7, 64, 3000])
 def test_each_key_is_new_once(tmp_path: Path, batch: int, seed: int) -> None:
     """In every way, with batches far beyond the plan: the answers are those of a set."""
