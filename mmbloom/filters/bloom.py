@@ -15,7 +15,7 @@ from mmbloom._engine import SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY, Target, require_reserve
 from mmbloom._storage.build import create_file
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.opening import absolute
+from mmbloom._storage.opening import absolute, as_file_or_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._system.typing import (
     HashName,
@@ -233,6 +233,12 @@ def _folder_of(path: str) -> str:
     return folder if is_named(path) else ""
 
 
+def _grown(path: str, options: OpenOptions) -> Shelf:
+    from mmbloom.filters.growing import grown_chain  # noqa: PLC0415  it imports folders
+
+    return grown_chain(path, options)
+
+
 @described
 class BloomFilter(SingleKeys, FileFilter):
     """A Bloom filter in a memory-mapped file, shared by any number of processes.
@@ -270,13 +276,19 @@ class BloomFilter(SingleKeys, FileFilter):
     _FILE = BitFile
     _CAN_GROW = True
 
-    def _attach(self, path: str, options: OpenOptions) -> None:
-        if options.on_full != "grow":
-            super()._attach(path, options)
-            return
-        from mmbloom.filters.grow import shelf_to_grow  # noqa: PLC0415  it imports folders
+    def _attach(self, path: str, options: OpenOptions, follows: bool = False) -> None:
+        if options.on_full == "grow":
+            from mmbloom.filters.grow import shelf_to_grow  # noqa: PLC0415  it imports folders
 
-        self._begin(shelf_to_grow(path, options, self._shelf_of))
+            self._begin(shelf_to_grow(path, options, self._shelf_of))
+        elif follows:
+            of_file = partial(self._shelf_of, options=options)
+            self._begin(as_file_or_folder(path, of_file, partial(_grown, options=options)))
+        else:
+            super()._attach(path, options)
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return *super()._arguments(), True  # a pickle follows its file, as this object does
 
     def _shelf_of(self, path: str, options: OpenOptions) -> OneFile:
         return GrowableFile(self._open_file(path, options), options)

@@ -24,7 +24,7 @@ from mmbloom._system.typing import Path, Reserve
 from mmbloom.errors import FormatError, OtherKindError
 from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.file import BitFile
-from mmbloom.filters.growing import GrowingChain, become
+from mmbloom.filters.growing import GrowingChain, become, grown_chain
 from mmbloom.filters.options import OpenOptions
 from mmbloom.filters.shelf import OneFile, Shelf
 from mmbloom.format.exclusions import exclusions_path, exclusions_path_in
@@ -187,12 +187,7 @@ def shelf_to_grow(
             raise ValueError(f"{path}: cannot grow: {reason}")
         return shelf
 
-    def of_folder(path: str) -> GrowingChain:
-        chain = GrowingChain(path, options)
-        chain.uuid = chain.members[0].uuid  # as before it grew, for pickles
-        return chain
-
-    return as_file_or_folder(path, of_file, of_folder)
+    return as_file_or_folder(path, of_file, partial(grown_chain, options=options))
 
 
 def grow_in_use(shelf: OneFile) -> None:

@@ -92,6 +92,13 @@ def become(shelf: Shelf) -> None:
             shelf.close()
 
 
+def grown_chain(path: str, options: OpenOptions) -> GrowingChain:
+    """Open the folder that a file has become."""
+    chain = GrowingChain(path, options)
+    chain.uuid = chain.members[0].uuid  # as before it grew, for pickles
+    return chain
+
+
 @described
 class GrowingFilter(SingleKeys, FolderFilter):
     """A Bloom filter that grows with its keys, shared by any number of processes.

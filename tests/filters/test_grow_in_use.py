@@ -504,14 +504,21 @@ def test_a_failed_flush_is_final_in_the_folder_too(
             seen.add("new")
 
 
-def test_a_pickle_of_before_opens_the_folder(tmp_path: Path) -> None:
-    with BloomFilter.create(tmp_path / "seen", 100, 1e-9, on_full="grow") as seen:
+@pytest.mark.parametrize("on_full", ["warn", "raise", "grow"])
+def test_a_pickle_of_before_opens_the_folder(tmp_path: Path, on_full: OnFull) -> None:
+    with BloomFilter.create(tmp_path / "seen", 100, 1e-9, on_full=on_full) as seen:
         before: Any = pickle.dumps(seen)
+        grow(seen.path)
         seen.add_many(range(500))
         with pickle.loads(before) as one, pickle.loads(pickle.dumps(seen)) as two:
             assert not one.add_many(range(500)).any()
             assert one.add("new")
             assert "new" in two
+            assert type(one) is type(two) is BloomFilter
+    os.rename(tmp_path / "seen", tmp_path / "away")
+    GrowingFilter.create(tmp_path / "seen", 100).close()
+    with pytest.raises(FileChangedError, match="replaced by another filter"):
+        pickle.loads(before)
 
 
 def test_a_disk_that_is_full_marks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
