@@ -144,6 +144,11 @@ class WriteLock:
         """Return a block that holds the lock; it raises `LockTimeoutError` after the timeout."""
         return Hold(self.state, timeout, kind)
 
+    def check_alone(self) -> None:
+        """Raise `FileChangedError` if holding this lock is not holding that of the file."""
+        if self.superseded:
+            raise FileChangedError(self._path, "replaced by a folder")
+
     def own_threads(self) -> AbstractContextManager[object]:
         """Return a block that keeps this object's other threads out, but not other processes."""
         return self.state.threads

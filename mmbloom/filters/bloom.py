@@ -368,7 +368,8 @@ class BloomFilter(SingleKeys, FileFilter):
                     file.require_room_for(source.segments())
                 start = positions_set = 0
                 for segment in source.segments():
-                    positions_set += file.unite(start, segment)
+                    with self.locked():
+                        positions_set += self._file.unite(start, segment)  # raises if it has grown
                     start += len(segment)
             source.check_same()
         if positions_set:

@@ -162,13 +162,15 @@ class File(ABC):
 
     def section(self, timeout: float | None) -> Hold:
         """Hold the write lock of this file for a call."""
+        lock = self.lock
 
         def looked(_hold: Hold, _patient: bool) -> bool:
+            lock.check_alone()
             self.look()
             return True
 
         # Checked before waiting for a lock that would be of no use, too.
-        return Hold(self.lock.state, timeout, CALL, self.storage.check_writable, looked)
+        return Hold(lock.state, timeout, CALL, self.storage.check_writable, looked)
 
     def forget_claim(self) -> None:
         """Reserve no room for a claim any more: it was marked, or never will be."""
@@ -192,7 +194,8 @@ class File(ABC):
         """Move the array of a new file to shared memory, if that is wanted."""
         if self.storage.array.wants_memory:
             with self.lock.held(self.timeout, CALL):
-                self.storage.array.move_to_memory()
+                if not self.lock.superseded:  # else it has grown: its next section moves it
+                    self.storage.array.move_to_memory()
 
     @abstractmethod
     def prepare(self, hashes: HashHalves) -> Any:

@@ -39,6 +39,10 @@ class GrowingChain(Chain):
     PLAN = GrowthPlan
     plan: GrowthPlan
 
+    def follow(self) -> bool:
+        """Return True, as `OneFile.follow` has: a call that was begun before may ask again."""
+        return True
+
     def keep_lock(self) -> None:
         """Go on with the lock of a section that began when there was one file, if this is one.
 

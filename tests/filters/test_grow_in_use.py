@@ -33,10 +33,13 @@ from mmbloom import (
     verify,
 )
 from mmbloom._storage.atomic import sync_folder
+from mmbloom._storage.opening import BITS
 from mmbloom._system.sections import outlast
+from mmbloom._system.typing import Words
 from mmbloom.filters import growing
 from mmbloom.filters.file import BitFile
 from mmbloom.filters.growable import GrowableFile
+from mmbloom.filters.growing import GrowingChain
 
 OnFull = Literal["warn", "raise", "grow"]
 OLD = range(100)
@@ -317,6 +320,59 @@ def test_interrupted_while_it_follows(
         monkeypatch.undo()
         assert seen.add_many(range(100, 400)).all()
         assert [file.keys_added for file in seen.info().files] == [100, 200, 100]
+
+
+def test_a_union_as_the_first_write_after_it_has_grown(tmp_path: Path) -> None:
+    """It needs the lock of the file, which others have, and is refused."""
+    path = full(tmp_path / "seen")
+    with (
+        BloomFilter.open(path, lock_timeout=0.1) as seen,
+        seen.copy_empty(tmp_path / "alike") as alike,
+    ):
+        alike.add_many(range(100, 200))
+        grow(path)
+        with GrowingFilter.open(path) as grown, grown.locked():
+            with pytest.raises(mmbloom.LockTimeoutError):
+                in_child(lambda: seen.union_update(alike))
+            assert not grown.contains_many(range(100, 200)).any()
+        with pytest.raises(OtherKindError, match="growing"):
+            seen.union_update(alike)
+        assert not seen.contains_many(range(100, 200)).any()
+
+
+def test_a_recount_as_the_first_write_after_it_has_grown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All counting is under the lock of the file."""
+    path, count = full(tmp_path / "seen"), BITS.count_set
+    tried: list[bool] = []
+
+    def add() -> bool:
+        with mmbloom.open(path, lock_timeout=0.05) as other:
+            return other.add("theirs")
+
+    def counted(words: Words) -> int:
+        with pytest.raises(mmbloom.LockTimeoutError):
+            in_child(add)
+        tried.append(True)
+        return count(words)
+
+    with BloomFilter.open(path) as seen:
+        set_before = seen.recount()
+    with BloomFilter.open(path) as seen:
+        grow(path)
+        monkeypatch.setattr(BitFile, "kind", BITS._replace(count_set=counted))
+        assert seen.recount() == set_before
+        assert tried == [True]
+
+
+def test_another_thread_follows_during_a_question(tmp_path: Path) -> None:
+    path = full(tmp_path / "seen")
+    with BloomFilter.open(path) as seen:
+        shelf = seen._shelf
+        grow(path)
+        assert shelf.ask(lambda members: (99 in seen, len(members))) == (True, 1)
+        assert isinstance(shelf, GrowingChain)
 
 
 @pytest.mark.parametrize("batch", [1, 7, 64, 3000])
