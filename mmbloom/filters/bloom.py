@@ -173,6 +173,10 @@ class FileFilter(Filter):
         )
         params = choose_params(capacity, error_rate, layout, seed, hash, like=like)
         where, free = absolute(path), not_asked(hash, seed)
+        if on_full == "grow":
+            from mmbloom.filters.grow import require_growth  # noqa: PLC0415  it imports folders
+
+            require_growth(where, params)
         target = Target(where, permissions, allow_network)
         make = partial(create_file, target, params, reserve=reserve, kind=cls._FILE.kind)
 

@@ -112,9 +112,7 @@ def _grow_file(path: str, *, options: OpenOptions, reserve: Reserve) -> float:
         opened = BitFile(storage, exclusions, options, on_full=None)
         stack.callback(opened.close)
         storage.check_writable()
-        reason = why_not(params, Fill.of(params, storage.positions_set))
-        if reason:
-            raise ValueError(f"{path}: cannot grow: {reason}")
+        require_growth(path, params, storage.positions_set)
         plan = GrowthPlan.beginning_with(params, reserve)
         with opened.section(options.lock_timeout):
             now = storage.current_error_rate
@@ -136,6 +134,13 @@ def _rate_of_grown(folder: str) -> float:
 def _rate_of(plan: GrowthPlan, first: FilterParams, now: float) -> float:
     # By the plan, unless the first file is so far past its own that it alone drops more.
     return max(plan.error_rate, rate_of_any([now, plan.error_rate - first.error_rate]))
+
+
+def require_growth(path: str, params: FilterParams, positions_set: int = 0) -> None:
+    """Raise `ValueError` unless a file can become the first of a growing folder."""
+    reason = why_not(params, Fill.of(params, positions_set))
+    if reason:
+        raise ValueError(f"{path}: cannot grow: {reason}")
 
 
 def why_not(params: FilterParams, fill: Fill) -> str:
@@ -181,10 +186,11 @@ def shelf_to_grow(
         require_file_of_bits(path)
         shelf = open_file(path, options)
         file = shelf.only
-        reason = why_not(file.params, Fill.of(file.params, file.storage.positions_set))
-        if reason:
+        try:
+            require_growth(path, file.params, file.storage.positions_set)
+        except ValueError:
             shelf.close()
-            raise ValueError(f"{path}: cannot grow: {reason}")
+            raise
         return shelf
 
     return as_file_or_folder(path, of_file, partial(grown_chain, options=options))

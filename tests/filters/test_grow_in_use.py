@@ -518,6 +518,9 @@ def test_what_cannot_grow_is_refused_at_once(tmp_path: Path) -> None:
         CountingBloomFilter.create(tmp_path / "new", 100, on_full="grow")
     with pytest.raises(ValueError, match="a RotatingFilter cannot grow"):
         RotatingFilter.create(tmp_path / "new", capacity_per_period=10, on_full="grow")
+    for open_new in (BloomFilter.create, mmbloom.open_or_create):
+        with pytest.raises(ValueError, match=r"new: cannot grow: .*that of the whole would be 1"):
+            open_new(tmp_path / "new", 10, 0.5, on_full="grow")
     assert not os.listdir(tmp_path)
     BloomFilter.create(tmp_path / "half", 10, 0.5).close()
     with pytest.raises(ValueError, match=r"half: cannot grow: .*that of the whole would be 1"):
