@@ -34,7 +34,7 @@ from mmbloom._storage.warnings import warn
 from mmbloom._system.sections import MOMENT
 from mmbloom._system.typing import Array, Bools, HashHalves, Key, Keys, Words
 from mmbloom.errors import MmbloomWarning
-from mmbloom.format.exclusions import grown_from
+from mmbloom.format.exclusions import exclusions_path_in, grown_from
 from mmbloom.sizing.params import KeyHash
 
 # Of the hits that are no exclusions, one in this many is looked up among the hashes, the others
@@ -130,16 +130,19 @@ class ExclusionList:
 
     def reread(self) -> None:
         """Learn of changes of the file at once; raises what `refresh` raises."""
-        table = self._table
+        table, path = self._table, self.path
         # A stat of what is not there raises, which takes four times as long. A link is there,
         # whatever it leads to: one that cannot be followed is no reason to find excluded keys.
         # Of the effective user: the real one may not be allowed to look into the folder.
         if table is _NONE and not os.access(
-            self.path, os.F_OK, effective_ids=True, follow_symlinks=False
+            path, os.F_OK, effective_ids=True, follow_symlinks=False
         ):
-            return
+            folder = grown_from(path)
+            if not os.path.isdir(folder):
+                return
+            path = exclusions_path_in(folder)  # it has grown during a question: see `move`
         try:
-            if table.listed.signature == signature_of(os.stat(self.path)):
+            if table.listed.signature == signature_of(os.stat(path)):
                 return
         except (FileNotFoundError, NotADirectoryError):
             if not os.path.isdir(grown_from(self.path)):  # else they are in the folder: see `move`
@@ -147,7 +150,7 @@ class ExclusionList:
             return
         except OSError:  # a link that cannot be followed: whose it is, is to be seen first
             pass
-        listed = read_listed(self.path, table.listed)
+        listed = read_listed(path, table.listed)
         if listed.keys is not table.listed.keys:
             self._learn(_arrange(listed, self._key_hash))
         else:

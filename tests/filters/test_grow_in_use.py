@@ -37,6 +37,7 @@ from mmbloom._storage.opening import BITS
 from mmbloom._system.sections import outlast
 from mmbloom._system.typing import Words
 from mmbloom.filters import growing
+from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.file import BitFile
 from mmbloom.filters.growable import GrowableFile
 from mmbloom.filters.growing import GrowingChain
@@ -373,6 +374,29 @@ def test_another_thread_follows_during_a_question(tmp_path: Path) -> None:
         grow(path)
         assert shelf.ask(lambda members: (99 in seen, len(members))) == (True, 1)
         assert isinstance(shelf, GrowingChain)
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["first question", "later"])
+def test_an_excluded_key_while_the_file_grows(
+    tmp_path: Path, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of the exclusions is in the folder when the answer is corrected by it."""
+    path = full(tmp_path / "seen")
+    with BloomFilter.open(path) as seen:
+        seen.add("aunt")
+    refresh = ExclusionList.refresh
+
+    def later(exclusions: ExclusionList) -> None:
+        monkeypatch.undo()
+        grow(path)
+        refresh(exclusions)
+
+    with BloomFilter.open(path, "r") as seen:
+        assert not asked or "aunt" not in seen
+        monkeypatch.setattr(ExclusionList, "refresh", later)
+        assert not seen.contains_many(["aunt"]).any()
+        assert os.path.isdir(path)
+        assert list(seen.exclusions) == [b"aunt"]
 
 
 @pytest.mark.parametrize("batch", [1, 7, 64, 3000])
