@@ -396,6 +396,8 @@ class Chain(Shelf):
             raise ReentryError(self.path, IN_A_CALL)
         with self.state.threads, self.loading.here():  # which would open files again
             snapshot, self._snapshot = self._snapshot, None
+            if self.former_lock is not None:
+                self.former_lock.drop()
         if snapshot is not None:
             with ExitStack() as stack:  # all of them, whichever fails
                 stack.callback(snapshot.file.close)

@@ -253,6 +253,18 @@ def test_another_thread_closes_it_while_it_grows(
         assert not [file for file in open_files if file.startswith(path)]
 
 
+def test_no_file_stays_open(tmp_path: Path) -> None:
+    """Nor the lock of the file as it was, where nothing was added since."""
+    path = full(tmp_path / "seen")
+    with BloomFilter.open(path) as seen:
+        assert not seen.add(0)
+        grow(path)
+        assert 99 in seen
+    first = files_of(path)[0].stat()
+    descriptors = [fd for fd in Path("/proc/self/fd").iterdir() if fd.exists()]
+    assert not [fd for fd in descriptors if os.path.samestat(fd.stat(), first)]
+
+
 @pytest.mark.parametrize("moment", ["manifest_of", "GrowingChain"])
 def test_a_handler_closes_it_while_it_follows(
     tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch
