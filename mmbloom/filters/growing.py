@@ -48,9 +48,10 @@ class GrowingChain(Chain):
 
         It is that of the file alone: the file is still the newest, as nobody else can have it.
         """
-        if self.state.inner is None:
-            lock = self.newest.lock
-            lock.state.descriptor, self.state.descriptor = self.state.descriptor, None
+        lock = self.newest.lock
+        if not lock.state.mine():
+            if self.state.descriptor is not None:  # else an error has kept this from its end
+                lock.state.descriptor, self.state.descriptor = self.state.descriptor, None
             self.state.inner = lock.held(0.0)
             self.state.inner.__enter__()
 

@@ -33,6 +33,7 @@ from mmbloom import (
     verify,
 )
 from mmbloom._storage.atomic import sync_folder
+from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.opening import BITS
 from mmbloom._system.sections import outlast
 from mmbloom._system.typing import Words
@@ -199,20 +200,22 @@ def test_a_handler_that_asks_while_the_file_grows(
         assert in_child(lambda: mmbloom.open(path, lock_timeout=1.0).add("theirs"))
 
 
+@pytest.mark.parametrize("step", ["_storage.atomic.sync_folder", "_storage.lock.WriteLock.held"])
 def test_a_block_goes_on_when_the_last_step_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder is at the path, and the block has its lock: that of the first file."""
     path = full(tmp_path / "seen")
 
-    def fail(folder: str) -> None:
-        sync_folder(folder)
-        if folder == str(tmp_path):
+    def fail(given: object, *_: object) -> None:
+        if isinstance(given, str):
+            sync_folder(given)
+        if given == str(tmp_path) or isinstance(given, WriteLock):
             raise OSError(5, "Input/output error")
 
     with BloomFilter.open(path, on_full="grow") as seen:
         with seen.locked():
-            monkeypatch.setattr("mmbloom._storage.atomic.sync_folder", fail)
+            monkeypatch.setattr(f"mmbloom.{step}", fail)
             with pytest.raises(OSError, match="Input/output error"):
                 seen.add("new")
             monkeypatch.undo()
