@@ -32,10 +32,11 @@ from mmbloom import (
     hash_many,
     verify,
 )
+from mmbloom._engine import Hold
 from mmbloom._storage.atomic import sync_folder
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.opening import BITS
-from mmbloom._system.sections import outlast
+from mmbloom._system.sections import BLOCK, outlast
 from mmbloom._system.typing import Words
 from mmbloom.filters import growing
 from mmbloom.filters.exclusions import ExclusionList
@@ -207,11 +208,16 @@ def test_a_block_goes_on_when_the_last_step_failed(
     """The folder is at the path, and the block has its lock: that of the first file."""
     path = full(tmp_path / "seen")
 
-    def fail(given: object, *_: object) -> None:
-        if isinstance(given, str):
-            sync_folder(given)
-        if given == str(tmp_path) or isinstance(given, WriteLock):
-            raise OSError(5, "Input/output error")
+    def refuse() -> None:
+        raise OSError(5, "Input/output error")
+
+    def fail(given: str | WriteLock, *_: object) -> Hold | None:
+        if isinstance(given, WriteLock):
+            return Hold(given.state, 0.0, BLOCK, refuse)
+        sync_folder(given)
+        if given == str(tmp_path):
+            refuse()
+        return None
 
     with BloomFilter.open(path, on_full="grow") as seen:
         with seen.locked():
@@ -335,7 +341,7 @@ def test_interrupted_while_it_follows(
             seen.contains_many([0])
         monkeypatch.undo()
         assert seen.add_many(range(100, 400)).all()
-        assert [file.keys_added for file in seen.info().files] == [100, 200, 100]
+        assert [file.keys_added for file in mmbloom.open(path).info().files] == [100, 200, 100]
 
 
 def test_a_union_as_the_first_write_after_it_has_grown(tmp_path: Path) -> None:
