@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -506,10 +506,11 @@ class OneFile(Shelf):
         if self.state.in_a_call():
             raise ReentryError(self.path, IN_A_CALL)
         with self.state.threads, self.loading.here():  # no other thread makes it a folder
-            if isinstance(self, OneFile):
-                self.file.close()
+            shelf = cast("Shelf", self)  # of the class that it has by now
+            if isinstance(shelf, OneFile):
+                shelf.file.close()
                 return
-        self.close()
+        shelf.close()
 
     def flush(self) -> None:  # noqa: D102
         self.ask(flush_all)
