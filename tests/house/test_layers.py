@@ -24,7 +24,11 @@ TOP = ("__init__", "__main__")  # the package's face and `python -m mmbloom`: ab
 # What is imported where it is used, and not at the top: each takes milliseconds of every start.
 LATE = {
     "filters.open": {"_storage.folder", "filters.growing", "filters.rotating"},  # for one file
-    "filters.bloom": {"filters.grow", "_storage.folder"},  # for files beside no manifest
+    "filters.bloom": {
+        "filters.grow",
+        "filters.growing",
+        "_storage.folder",
+    },  # for files beside no manifest
     "filters.growable": {"filters.grow", "filters.growing"},  # for files that stay files
     "filters.shelf": {"filters.info"},  # for programs that never ask for it
     "operations.combine": {"_storage.folder"},  # for filters of one file
