@@ -322,13 +322,13 @@ def test_it_becomes_a_folder_when_a_method_has_begun(tmp_path: Path, begun: str)
         assert len(files_of(path)) == 2
 
 
-@pytest.mark.parametrize("step", ["Brim", "WriteLock"])
+@pytest.mark.parametrize("step", ["CapacityCheck", "WriteLock"])
 def test_interrupted_while_it_follows(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next call goes on, and the first file gets no key that goes past its plan."""
     path = full(tmp_path / "seen")
-    place = {"Brim": "mmbloom.filters.file.Brim", "WriteLock": "mmbloom.filters.growing.WriteLock"}
+    place = {"CapacityCheck": "mmbloom.filters.file.CapacityCheck", "WriteLock": "mmbloom.filters.growing.WriteLock"}
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
