@@ -16,6 +16,7 @@ from typing import cast
 from mmbloom._storage.atomic import Target, require_reserve, require_same, sync_folder
 from mmbloom._storage.exclusions import counted_listed, replace_listed
 from mmbloom._storage.folder import file_name, is_named, new_filter_folder, open_named
+from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import ALL_KINDS, BITS, absolute, as_file_or_folder, kind_of
 from mmbloom._storage.unmapped import UnmappedFilter
@@ -24,7 +25,7 @@ from mmbloom._system.typing import Path, Reserve
 from mmbloom.errors import FormatError, OtherKindError
 from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.file import BitFile
-from mmbloom.filters.growing import GrowingChain, become, grown_chain
+from mmbloom.filters.growing import GrowingChain, become, grown_chain, hand_over
 from mmbloom.filters.options import OpenOptions
 from mmbloom.filters.shelf import OneFile, Shelf
 from mmbloom.format.exclusions import exclusions_path, exclusions_path_in
@@ -200,7 +201,11 @@ def grow_in_use(shelf: OneFile) -> None:
     """Grow the file of a shelf, within a section of it, which goes on."""
     with shelf.loading.here():  # other threads that find the folder wait
         _swap(shelf.path, GrowthPlan.beginning_with(shelf.only.params, "zeros"))
-        become(shelf)  # unless a signal handler that asked has done it
+        if isinstance(cast("Shelf", shelf), OneFile):  # no signal handler has asked meanwhile
+            # Held before another thread can use it: that would wait for this very section.
+            lock = WriteLock(shelf.only.path, shelf.only.storage.identity, shelf.timeout)
+            hand_over(shelf.state, lock)
+            become(shelf, lock)
         cast("GrowingChain", shelf).keep_lock()
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Self, cast
 
-from mmbloom._engine import Hold, SingleKeys, described
+from mmbloom._engine import Hold, LockState, SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.folder import manifest_of
 from mmbloom._storage.lock import WriteLock
@@ -50,10 +50,7 @@ class GrowingChain(Chain):
         """
         lock = self.newest.lock
         if not lock.state.mine():
-            if self.state.descriptor is not None:  # else an error has kept this from its end
-                lock.state.descriptor, self.state.descriptor = self.state.descriptor, None
-            self.state.inner = lock.held(0.0)
-            self.state.inner.__enter__()
+            hand_over(self.state, lock)
 
     def lock_newest(self, section: Hold, patient: bool) -> bool:
         """Do as `Chain.lock_newest`; a section around this one may have begun with one file."""
@@ -62,13 +59,24 @@ class GrowingChain(Chain):
         return super().lock_newest(section, patient)
 
 
-def become(shelf: Shelf) -> None:
+def hand_over(state: LockState, lock: WriteLock) -> None:
+    """Let a section go on with another lock of the same file, by the descriptor that it holds."""
+    descriptor = state.descriptor
+    lock.state.descriptor = descriptor
+    state.inner = lock.held(0.0)
+    state.inner.__enter__()
+    state.descriptor = None
+
+
+def become(shelf: Shelf, lock: WriteLock | None = None) -> None:
     """Make a shelf of one file that of the folder at its path, if its file is the folder's first.
 
     Parameters
     ----------
     shelf : OneFile
         From then on a `GrowingChain`; every thread that uses it goes on with the folder.
+    lock : WriteLock, optional
+        For the file at its new path, if this is within a section, which goes on with it.
     """
     with shelf.loading.here():
         if not isinstance(shelf, OneFile):  # another thread was faster
@@ -84,7 +92,7 @@ def become(shelf: Shelf) -> None:
         shelf.leaving = True  # before its checks succeed again
         path = os.path.join(shelf.path, first.name)
         if file.path != path:  # else this interrupts itself, by a signal handler
-            file.rename(path, WriteLock(path, file.storage.identity, shelf.timeout))
+            file.rename(path, lock or WriteLock(path, file.storage.identity, shelf.timeout))
         shelf.exclusions.move(exclusions_path_in(shelf.path))
         chain = GrowingChain(shelf.path, shelf.options, begun_as=shelf)
         shelf.lock.superseded = True
