@@ -203,7 +203,8 @@ def grow_in_use(shelf: OneFile) -> None:
         _swap(shelf.path, GrowthPlan.beginning_with(shelf.only.params, "zeros"))
         if isinstance(cast("Shelf", shelf), OneFile):  # no signal handler has asked meanwhile
             # Held before another thread can use it: that would wait for this very section.
-            lock = WriteLock(shelf.only.path, shelf.only.storage.identity, shelf.timeout)
+            path = os.path.join(shelf.path, file_name(0))
+            lock = WriteLock(path, shelf.only.storage.identity, shelf.timeout)
             hand_over(shelf.state, lock)
             become(shelf, lock)
         cast("GrowingChain", shelf).keep_lock()

@@ -497,6 +497,7 @@ def test_a_block_keeps_the_lock_while_it_grows(tmp_path: Path) -> None:
                         in_child(add)
         assert in_child(add)
         assert not seen.add("theirs")
+        assert seen.recount() > 0  # of each file, by its new path
 
 
 def test_threads_share_one_object(tmp_path: Path, seed: int) -> None:
