@@ -328,7 +328,10 @@ def test_interrupted_while_it_follows(
 ) -> None:
     """The next call goes on, and the first file gets no key that goes past its plan."""
     path = full(tmp_path / "seen")
-    place = {"CapacityCheck": "mmbloom.filters.file.CapacityCheck", "WriteLock": "mmbloom.filters.growing.WriteLock"}
+    place = {
+        "CapacityCheck": "mmbloom.filters.file.CapacityCheck",
+        "WriteLock": "mmbloom.filters.growing.WriteLock",
+    }
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
