@@ -20,8 +20,8 @@ import sys
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from time import monotonic
 from typing import Any, ClassVar, NamedTuple
@@ -39,6 +39,7 @@ from mmbloom._system.sections import CALL, MOMENT
 from mmbloom._system.threads import usable_cores
 from mmbloom._system.typing import Bools, HashHalves, Indices, Key, PastPlan, Words
 from mmbloom.errors import (
+    FileChangedError,
     FilterFullError,
     LockTimeoutError,
     LostBitsError,
@@ -286,12 +287,21 @@ class File(ABC):
         if not self._contains(words, hashes).all():
             raise LostBitsError(self.storage.path)
 
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep this object's other threads out: none may close the file under our feet."""
+        lock = self.lock
+        with lock.own_threads():
+            if lock is not self.lock:  # they have another one now
+                raise FileChangedError(self.path, "replaced by a folder")
+            yield
+
     def flush(self) -> None:
         """Force it to the disk, while other processes go on writing."""
         self.storage.check_open()
         if self.storage.read_only_reason:
             return
-        with self.lock.own_threads():  # none may close the file under our feet
+        with self._alone():
             self.storage.check_writable()
             self.storage.check_unchanged()
             flushed_ns = time.time_ns()
@@ -302,7 +312,7 @@ class File(ABC):
 
     def sync(self) -> None:
         """Force it to the disk, with no stamp: for a file that does not change any more."""
-        with self.lock.own_threads():  # none may close the file under our feet
+        with self._alone():
             self.storage.check_open()
             self.storage.array.flush()
 

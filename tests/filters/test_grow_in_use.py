@@ -6,6 +6,7 @@ import random
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -646,3 +647,33 @@ def test_a_disk_that_is_full_marks_nothing(tmp_path: Path, monkeypatch: pytest.M
         assert seen.add_many(["new"]).all()
         assert len(files_of(path)) == 2
     assert os.listdir(tmp_path) == ["seen"]
+
+
+def test_a_flush_that_waited_while_the_file_grew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps out a close by another thread, which has the lock of the folder's file."""
+    path, kept_out = full(tmp_path / "seen"), list[bool]()
+    own_threads = WriteLock.own_threads
+
+    def grown_meanwhile(lock: WriteLock) -> AbstractContextManager[object]:
+        monkeypatch.undo()
+        grow(path)
+        assert 0 in seen
+        (file,) = seen._shelf.members
+        array, force = file.storage.array, file.storage.array.flush
+
+        def flush(*arguments: Any) -> None:
+            threads: Any = file.lock.state.threads
+            kept_out.append(threads._is_owned())
+            force(*arguments)
+
+        monkeypatch.setattr(array, "flush", flush)
+        return own_threads(lock)
+
+    with BloomFilter.open(path) as seen:
+        assert not seen.add(0)
+        monkeypatch.setattr(WriteLock, "own_threads", grown_meanwhile)
+        seen.flush()
+        monkeypatch.undo()
+        assert kept_out == [True]
