@@ -4,10 +4,10 @@ import errno
 import fcntl
 import gzip
 import os
-import random
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Thread
@@ -15,7 +15,18 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from cli_runner import COMMAND, EXACT, exact_filter, inside, is_one_line, mmbloom, refused
+from checks import contents
+from cli_runner import (
+    COMMAND,
+    EXACT,
+    Ended,
+    exact_filter,
+    inside,
+    is_one_line,
+    mmbloom,
+    refused,
+    running,
+)
 from forms import octets_of
 from frames import COMPRESS, DECOMPRESS, held_by, zstd
 from workers import in_child
@@ -26,6 +37,11 @@ from mmbloom.errors import ColumnError
 from mmbloom.logs import compressed
 from mmbloom.logs.outputs import open_output
 from mmbloom.logs.rows import RowWriter
+
+
+def append(out: str | Path, lines: bytes, *options: str, seen: str = "seen") -> Ended:
+    """Run dedup in the current folder, whose filter it makes."""
+    return mmbloom("dedup", seen, "-o", out, *options, *EXACT, stdin=lines)
 
 
 def test_line_cut_off_by_another_run_meanwhile(tmp_path: Path) -> None:
@@ -51,46 +67,42 @@ def test_a_pipe_holds_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize(
+    "options", ["--output-dir {}", "-o {}/out", "-j 2 --output-dir {}"], ids=["dir", "o", "jobs"]
+)
 @pytest.mark.parametrize("place", ["seen", "seen/in/it", "link"])
-def test_output_in_the_folder_of_the_filter(tmp_path: Path, place: str, *, exists: bool) -> None:
+def test_output_in_the_folder_of_the_filter(
+    here: Path, place: str, options: str, *, exists: bool
+) -> None:
     """A folder of filters is for its own files: an input could have the name of one of them."""
     if exists:
-        GrowingFilter.create(tmp_path / "seen", 1000).close()
-    (tmp_path / "link").symlink_to("seen")
-    (tmp_path / "manifest.json").write_bytes(b"a\n")
-    before = {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
-    inputs = [tmp_path / "seen", tmp_path / "manifest.json"]
-    made: tuple[str | Path, ...] = () if exists else EXACT
-    choices = [
-        ["--output-dir", tmp_path / place],
-        ["-o", tmp_path / place / "out"],
-        ["-j", "2", "--output-dir", tmp_path / place],
-    ]
-    for options in choices:
-        done = mmbloom("dedup", *inputs, *options, *made)
-        assert refused(done, 2, "is in the folder of a filter", str(tmp_path / place))
-    assert before == {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
+        GrowingFilter.create("seen", 1000).close()
+    Path("link").symlink_to("seen")
+    Path("manifest.json").write_bytes(b"a\n")
+    before = contents(here)
+    made = () if exists else EXACT
+    done = mmbloom("dedup", "seen", "manifest.json", *options.format(place).split(), *made)
+    assert refused(done, 2, "is in the folder of a filter", place)
+    assert contents(here) == before
 
 
-def test_output_in_the_folder_of_another_filter(tmp_path: Path) -> None:
+def test_output_in_the_folder_of_another_filter(here: Path) -> None:
     """The same of any folder with a manifest of ours; one of others' is a folder like any."""
-    seen = exact_filter(tmp_path / "seen")
-    RotatingFilter.create(tmp_path / "other", capacity_per_period=1000).close()
-    ended = mmbloom("dedup", seen, "-o", tmp_path / "other" / "out", stdin=b"a\n")
-    assert (ended.code, "is in the folder of a filter" in ended.err) == (2, True)
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "manifest.json").write_bytes(b"{}")
-    ended = mmbloom("dedup", seen, "-o", tmp_path / "site" / "out", stdin=b"a\n")
-    assert (ended.code, (tmp_path / "site" / "out").read_bytes()) == (0, b"a\n")
+    RotatingFilter.create("other", capacity_per_period=1000).close()
+    assert refused(append("other/out", b"a\n"), 2, "is in the folder of a filter")
+    Path("site").mkdir()
+    Path("site/manifest.json").write_bytes(b"{}")
+    assert append("site/out", b"a\n").code == 0
+    assert Path("site/out").read_bytes() == b"a\n"
 
 
-def test_output_in_place_of_the_exclusions(tmp_path: Path) -> None:
+def test_output_in_place_of_the_exclusions(here: Path) -> None:
     """Lines that are written there would be keys that the filter denies."""
-    seen = exact_filter(tmp_path / "seen")
-    (tmp_path / "link").symlink_to("seen")
-    done = mmbloom("dedup", tmp_path / "link", "-o", f"{seen}.exclusions", stdin=b"a\n")
+    exact_filter("seen")
+    Path("link").symlink_to("seen")
+    done = mmbloom("dedup", "link", "-o", "seen.exclusions", stdin=b"a\n")
     assert refused(done, 2, "lists the exclusions of the filter")
-    assert not Path(f"{seen}.exclusions").exists()
+    assert not Path("seen.exclusions").exists()
 
 
 @pytest.mark.parametrize("words", [["dedup", "f", "--%s"], ["info", "-%s", "f"], ["%s"]])
@@ -127,57 +139,53 @@ EACH_KIND = pytest.mark.parametrize("kind", COMPRESS)
 
 
 @EACH_KIND
-def test_lines_of_several_runs(tmp_path: Path, kind: str) -> None:
+def test_lines_of_several_runs(here: Path, kind: str) -> None:
     """A line without its end is ended first, as in a plain file; the other output is compressed."""
-    seen, out, rest = tmp_path / "seen", tmp_path / f"out.{kind}", tmp_path / "rest.GZ"
+    out = Path(f"out.{kind}")
     for lines in (b"a\nb\na\nc", b"", b"c\nd\n", b"d"):
-        options = ["-o", out, "--repeats-to", rest, *EXACT]
-        done = mmbloom("dedup", seen, *options, stdin=lines)
-        assert (done.code, done.err) == (0, "")
+        assert append(out, lines, "--repeats-to", "rest.GZ") == (0, b"", "")
     assert held_by(out) == b"a\nb\nc\nd\n"
-    assert gzip.decompress(rest.read_bytes()) == b"a\nc\nd"
-    assert mmbloom("check", seen, "-vc", out).out == b"0\n"
+    assert gzip.decompress(Path("rest.GZ").read_bytes()) == b"a\nc\nd"
+    assert mmbloom("check", "seen", "-vc", out).out == b"0\n"
 
 
 @EACH_KIND
 @pytest.mark.parametrize("there", ["whole", "padded", "empty"])
-def test_what_others_have_written(tmp_path: Path, kind: str, there: str) -> None:
+def test_what_others_have_written(here: Path, kind: str, there: str) -> None:
     """Files of the usual tools are appended to; zeros are set aside unless the kind allows them."""
-    out, held = tmp_path / f"out.{kind}", b"x" * 10_000_000
-    out.write_bytes(b"" if there == "empty" else COMPRESS[kind](held) + COMPRESS[kind](b""))
-    with out.open("ab") as file:
-        file.write(bytes(50_000) if there == "padded" else b"")
-    done = mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"a\n")
+    out, held = Path(f"out.{kind}"), b"x" * 10_000_000
+    whole = COMPRESS[kind](held) + COMPRESS[kind](b"")
+    out.write_bytes({"whole": whole, "padded": whole + bytes(50_000), "empty": b""}[there])
+    done = append(out, b"a\n")
     assert done.code == 0
     set_aside = there == "padded" and kind != "xz"
     assert set_aside == ("these 50000 bytes are in" in done.err)
-    assert mmbloom("dedup", tmp_path / "seen", "-o", out, stdin=b"b\n") == (0, b"", "")
+    assert append(out, b"b\n") == (0, b"", "")
     assert held_by(out) == (b"a\nb\n" if there == "empty" else held + b"\na\nb\n")
 
 
 @EACH_KIND
-def test_a_run_without_new_lines(tmp_path: Path, kind: str) -> None:
+def test_a_run_without_new_lines(here: Path, kind: str) -> None:
     """Its output is a file of the kind, that holds nothing; another such run leaves it as it is."""
-    out, sizes = tmp_path / f"out.{kind}", set()
+    out, found = Path(f"out.{kind}"), set()
     for _ in range(2):
-        assert mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"").code == 0
+        assert append(out, b"").code == 0
         assert held_by(out) == b""
-        sizes.add(out.stat().st_size)
-    assert len(sizes) == 1
-    assert mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"a\n").code == 0
+        found.add(out.read_bytes())
+    assert len(found) == 1
+    assert append(out, b"a\n").code == 0
     assert held_by(out) == b"a\n"
 
 
 @EACH_KIND
-def test_half_a_frame_is_set_aside(tmp_path: Path, kind: str) -> None:
-    out, aside = tmp_path / f"out.{kind}", tmp_path / f"out.{kind}.half"
+def test_half_a_frame_is_set_aside(here: Path, kind: str) -> None:
+    out, aside = Path(f"out.{kind}"), Path(f"out.{kind}.half")
     first, second = COMPRESS[kind](b"a\nb\n"), COMPRESS[kind](b"c\nd\n")
-    (tmp_path / "in").write_bytes(b"c\nd\n")
+    Path("in").write_bytes(b"c\nd\n")
     for end in range(len(first) + len(second)):
         out.write_bytes((first + second)[:end])
         aside.unlink(missing_ok=True)
-        argv = ("dedup", tmp_path / str(end), tmp_path / "in", "-o", out, "-n10")
-        done = inside(*argv)
+        done = inside("dedup", str(end), "in", "-o", out, "-n10")
         assert (done.code, done.out) == (0, b"")
         whole = len(first) if end >= len(first) else 0
         assert held_by(out) == (b"a\nb\n" if whole else b"") + b"c\nd\n"
@@ -188,35 +196,35 @@ def test_half_a_frame_is_set_aside(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("there", ["link", "dangling link", "hard link", "fifo", "file"])
-def test_what_has_the_name_of_half_a_frame(tmp_path: Path, there: str) -> None:
+def test_what_has_the_name_of_half_a_frame(here: Path, there: str) -> None:
     """It is neither written to nor waited for; what is moved has the permissions of the output."""
-    out, other, aside = (tmp_path / name for name in ("out.gz", "other", "out.gz.half"))
+    out, other, aside = Path("out.gz"), Path("other"), Path("out.gz.half")
     whole, rest = gzip.compress(b"a\n"), gzip.compress(b"b\n")[:12]
     out.write_bytes(whole + rest)
     out.chmod(0o640)
     other.write_bytes(b"other")
-    if there == "fifo":
-        os.mkfifo(aside)
-    elif there == "hard link":
-        aside.hardlink_to(other)
-    elif there == "file":
-        aside.write_bytes(b"an earlier half")
-    else:
-        aside.symlink_to("other" if there == "link" else "missing")
+    make: dict[str, Callable[[], object]] = {
+        "link": partial(aside.symlink_to, "other"),
+        "dangling link": partial(aside.symlink_to, "missing"),
+        "hard link": partial(aside.hardlink_to, other),
+        "fifo": partial(os.mkfifo, aside),
+        "file": partial(aside.write_bytes, b"an earlier half"),
+    }
+    make[there]()
     before = os.lstat(aside)
-    done = mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"c\n")
+    done = append(out, b"c\n")
     assert done.code == 0
     assert is_one_line(done.err, f"these 12 bytes are in {aside}2 now")
-    moved = tmp_path / "out.gz.half2"
+    moved = Path("out.gz.half2")
     assert (moved.read_bytes(), moved.stat().st_mode) == (rest, out.stat().st_mode)
     after = os.lstat(aside)
     assert (after.st_mode, after.st_size) == (before.st_mode, before.st_size)
-    assert (other.read_bytes(), (tmp_path / "missing").exists()) == (b"other", False)
+    assert (other.read_bytes(), Path("missing").exists()) == (b"other", False)
     assert held_by(out) == b"a\nc\n"
 
 
 def as_another_user(out: Path) -> str:
-    """In a child: append as a user who may write to the output and is not its owner."""
+    """In a child: append as a user who is not the owner of the output; return what is said."""
     os.setegid(65534)
     os.seteuid(65534)
     with pytest.raises(PermissionError) as error, open_output(str(out), b"\n") as output:
@@ -225,53 +233,24 @@ def as_another_user(out: Path) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_half_a_frame_in_an_output_of_another_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        (0o666, "half a frame, in which it ends, cannot be kept in out.gz.half: it belongs"),
+        (0o222, "Permission denied"),  # nothing is appended where what is there cannot be seen
+    ],
+)
+def test_half_a_frame_in_an_output_of_another_user(mode: int, said: str) -> None:
     """It stays where it is: a file of somebody else would hold what is the owner's."""
     with tempfile.TemporaryDirectory() as folder:  # that of pytest is the owner's only
         Path(folder).chmod(0o777)
         out, there = Path(folder, "out.gz"), gzip.compress(b"b\n")[:-1]
         out.write_bytes(there)
-        out.chmod(0o666)
-        said = in_child(partial(as_another_user, out))
-        assert "half a frame, in which it ends, cannot be kept in out.gz.half: it belongs" in said
+        out.chmod(mode)
+        error = in_child(partial(as_another_user, out))
+        assert said in error
+        assert str(out) in error
         assert (out.read_bytes(), os.listdir(folder)) == (there, ["out.gz"])
-
-
-@EACH_KIND
-def test_a_damaged_frame_before_others(tmp_path: Path, kind: str) -> None:
-    """What lacks its end, with a whole frame behind it, is no half of ours: nothing is moved."""
-    out, seen = tmp_path / f"out.{kind}", tmp_path / "seen"
-    frames = [COMPRESS[kind](b"%d\n" % number * 99) for number in range(3)]
-    there = frames[0] + frames[1][:-9] + frames[2]
-    out.write_bytes(there)
-    done = mmbloom("dedup", seen, "-o", out, *EXACT, stdin=b"a\n")
-    assert (done.code, out.read_bytes()) == (5, there)
-    assert is_one_line(done.err, f"{out}: cannot be read from byte {len(frames[0])} on")
-    assert mmbloom("check", seen, "-c", stdin=b"a\n").out == b"0\n"
-
-
-def test_a_length_that_hides_others(tmp_path: Path) -> None:
-    out = tmp_path / "out.zst"
-    options = {zstd.CompressionParameter.content_size_flag: 0}
-    frame = zstd.compress(os.urandom(200_000), options=options)
-    behind = zstd.compress(b"b\n") * 2
-    second = 6 + 3 + (1 << 17)  # the header of the second block: behind that of the frame, and one
-    longest = ((1 << 17) << 3 | 1).to_bytes(3, "little")  # the last block, as it is
-    there = frame[:second] + longest + frame[second + 3 :] + behind
-    out.write_bytes(there)
-    done = mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"a\n")
-    assert (done.code, out.read_bytes() == there) == (5, True)
-    assert is_one_line(done.err, f"{out}: cannot be read from byte 0 on (half a frame, and more")
-
-
-def test_more_than_a_run_leaves(tmp_path: Path, seed: int) -> None:
-    """A large file that lacks its end is another program's, which may be writing it."""
-    out = tmp_path / "out.gz"
-    there = gzip.compress(random.Random(seed).randbytes(17 << 20), 1)[:-4]
-    out.write_bytes(there)
-    done = mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"a\n")
-    assert (done.code, out.read_bytes() == there) == (5, True)
-    assert is_one_line(done.err, "more than a run leaves that was killed")
 
 
 @pytest.mark.parametrize("there", [b"", gzip.compress(bytes(range(256)) * 9 + b"\n")])
@@ -289,70 +268,72 @@ def test_emptied_by_others(tmp_path: Path, there: bytes) -> None:
     assert held_by(out) == held + b"c\n"
 
 
-def test_a_link_has_the_kind_of_its_file(tmp_path: Path) -> None:
+def test_a_link_has_the_kind_of_its_file(here: Path) -> None:
     """Plain lines behind frames could not be read; a link to a plain file gets plain lines."""
-    (tmp_path / "current").symlink_to(tmp_path / "out.gz")
-    (tmp_path / "other.gz").symlink_to(tmp_path / "plain")
-    for link in ("current", "other.gz"):
-        argv = ("dedup", tmp_path / f"{link}.bloom", "-o", tmp_path / link, *EXACT)
-        assert mmbloom(*argv, stdin=b"a\n").code == 0
-    assert held_by(tmp_path / "out.gz") == (tmp_path / "plain").read_bytes() == b"a\n"
+    for link, target in [("current", "out.gz"), ("other.gz", "plain")]:
+        Path(link).symlink_to(target)
+        assert append(link, b"a\n", seen=f"{link}.bloom").code == 0
+    assert held_by(Path("out.gz")) == Path("plain").read_bytes() == b"a\n"
 
 
-def write_only(out: Path) -> str:
-    """In a child: open an output as a user who may write to it, and not read it."""
-    os.seteuid(65534)
-    with pytest.raises(PermissionError) as error, open_output(str(out), b"\n"):
-        pass
-    return str(error.value)
+def with_a_length_that_hides_others() -> Any:
+    options = {zstd.CompressionParameter.content_size_flag: 0}
+    frame = zstd.compress(os.urandom(200_000), options=options)
+    second = 6 + 3 + (1 << 17)  # the header of the second block: behind that of the frame, and one
+    longest = ((1 << 17) << 3 | 1).to_bytes(3, "little")  # the last block, as it is
+    return frame[:second] + longest + frame[second + 3 :] + zstd.compress(b"b\n") * 2
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_an_output_that_cannot_be_read(tmp_path: Path) -> None:
-    """Nothing is appended where what is there cannot be seen."""
-    with tempfile.TemporaryDirectory() as folder:  # that of pytest is the owner's only
-        Path(folder).chmod(0o755)
-        out, there = Path(folder, "out.gz"), gzip.compress(b"b\n")[:-1]  # with the time in it
-        out.write_bytes(there)
-        out.chmod(0o222)
-        assert str(out) in in_child(partial(write_only, out))
-        assert out.read_bytes() == there
+# What is there, by its kind, and what is said of it: before a filter is made, if it is no frame.
+REFUSED: list[tuple[str, Callable[[], bytes], str]] = [
+    ("zst", with_a_length_that_hides_others, "cannot be read from byte 0 on (half a frame, and m"),
+    # A large file that lacks its end is another program's, which may be writing it.
+    ("gz", lambda: gzip.compress(os.urandom(17 << 20), 1)[:-4], "more than a run leaves that was"),
+]
+for each in COMPRESS:
+    first, second, third = (COMPRESS[each](b"%d\n" % number * 99) for number in range(3))
+    behind_the_first = f"cannot be read from byte {len(first)} on"
+    REFUSED += [
+        (each, partial(bytes, 5000), f"and is no .{each} file"),
+        (each, partial(bytes, b"plain lines\n" * 9), "begins with b'plain lines\\nplai', and is n"),
+        (each, partial(bytes, first + b"no frame, but some other bytes"), behind_the_first),
+        (each, partial(bytes, first + second[:-9] + third), behind_the_first),
+    ]
 
 
-@EACH_KIND
-def test_what_cannot_be_appended_to(tmp_path: Path, kind: str) -> None:
-    """Plain lines under such a name, and a damaged file, stay as they are; nothing is marked."""
-    seen, out = tmp_path / "seen", tmp_path / f"out.{kind}"
-    damaged = COMPRESS[kind](b"a\n") + b"no frame, but some other bytes"
-    for there, said in [
-        (b"plain lines\n" * 9, f"{out}: begins with b'plain lines\\nplai', and is no .{kind}"),
-        (bytes(5000), f"and is no .{kind} file"),
-        (damaged, f"{out}: cannot be read from byte {len(COMPRESS[kind](b'a' + bytes([10])))} on"),
+@pytest.mark.parametrize(("kind", "make", "said"), REFUSED)
+def test_what_cannot_be_appended_to(
+    here: Path, kind: str, make: Callable[[], bytes], said: str
+) -> None:
+    """It stays as it is, and nothing is marked."""
+    out, there = Path(f"out.{kind}"), make()
+    out.write_bytes(there)
+    done = append(out, b"a\n")
+    assert refused(done, 5, f"{out}: ", said, "nothing is appended to it; write to another file")
+    assert out.read_bytes() == there
+    assert Path("seen").exists() == ("and is n" not in said)
+    if Path("seen").exists():
+        assert mmbloom("check", "seen", "-c", stdin=b"a\n").out == b"0\n"
+
+
+def test_rows_have_one_header(here: Path) -> None:
+    """Whatever ends what is there: a row with its newline, one without, one with an open quote."""
+    out, held = Path("out.csv.gz"), b"id,a\n"
+    for rows, kept in [
+        (b'1,"x\ny"\n', b'1,"x\ny"\n'),
+        (b'2,"x\ny"\n3,z', b"3,z"),
+        (b"4,w\n", b"\n4,w\n"),
     ]:
-        out.write_bytes(there)
-        done = mmbloom("dedup", seen, "-o", out, *EXACT, stdin=b"a\n")
-        assert (done.code, out.read_bytes()) == (5, there)
-        assert seen.exists() == (there == damaged)  # else it is told before a filter is made
-        assert is_one_line(done.err, said, "nothing is appended to it; write to another file")
-    assert mmbloom("check", seen, "-c", stdin=b"a\n").out == b"0\n"
-
-
-def test_rows_have_one_header(tmp_path: Path) -> None:
-    out, rows = tmp_path / "out.csv.gz", b'id,a\n1,"x\ny"\n'
-    options = ["--csv", "-ka", "-o", out, *EXACT]
-    assert mmbloom("dedup", tmp_path / "seen", *options, stdin=rows).code == 0
-    more = b'id,a\n2,"x\ny"\n3,z'
-    assert mmbloom("dedup", tmp_path / "seen", *options, stdin=more).code == 0
-    assert held_by(out) == rows + b"3,z"
-    assert mmbloom("dedup", tmp_path / "seen", *options, stdin=b"id,a\n4,w\n").code == 0
-    assert held_by(out) == rows + b"3,z\n4,w\n"
+        assert append(out, b"id,a\n" + rows, "--csv", "-ka").code == 0
+        held += kept
+        assert held_by(out) == held
     with out.open("ab") as file:
         file.write(gzip.compress(b'5,"open'))
-    assert mmbloom("dedup", tmp_path / "seen", *options, stdin=b"id,a\n6,v\n").code == 0
-    assert held_by(out) == rows + b'3,z\n4,w\n5,"open"\n6,v\n'
-    done = mmbloom("dedup", tmp_path / "seen", *options, stdin=b"id,a,b\n6,v,w\n")
+    held += b'5,"open"\n6,v\n'
+    assert append(out, b"id,a\n6,v\n", "--csv", "-ka").code == 0
+    done = append(out, b"id,a,b\n6,v,w\n", "--csv", "-ka")
     assert is_one_line(done.err, f"{out}: begins with 'id,a', and these rows have the header")
-    assert held_by(out) == rows + b'3,z\n4,w\n5,"open"\n6,v\n'
+    assert held_by(out) == held
 
 
 def test_two_runs_and_one_file(tmp_path: Path) -> None:
@@ -405,13 +386,12 @@ def test_nothing_comes_between_a_look_and_its_line(
     assert held_by(out) == b"a\nx"
 
 
-def test_a_frame_that_another_run_writes(tmp_path: Path) -> None:
-    out, theirs = tmp_path / "out.gz", gzip.compress(b"theirs\n")
-    argv = [*COMMAND, "dedup", str(tmp_path / "seen"), *EXACT, "-o", str(out)]
+def test_a_frame_that_another_run_writes(here: Path) -> None:
+    out, theirs = Path("out.gz"), gzip.compress(b"theirs\n")
     with out.open("ab", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(theirs[:9])
-        with subprocess.Popen(argv, stdin=subprocess.PIPE) as run:
+        with running("dedup", "seen", *EXACT, "-o", out) as run:
             assert run.stdin is not None
             run.stdin.write(b"ours\n")
             run.stdin.close()
@@ -464,27 +444,22 @@ def test_two_outputs_are_waited_for_in_one_order(
     assert {*orders.pop()} == {"a.gz", "b.gz"}
 
 
-def test_a_pipe(tmp_path: Path) -> None:
+def test_a_pipe(here: Path) -> None:
     """What has such a name and is no file gets whole frames, and is not looked at."""
-    pipe = tmp_path / "pipe.gz"
-    os.mkfifo(pipe)
-    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as cat:
-        assert mmbloom("dedup", tmp_path / "seen", "-o", pipe, *EXACT, stdin=b"a\na\nb").code == 0
+    os.mkfifo("pipe.gz")
+    with subprocess.Popen(["cat", "pipe.gz"], stdout=subprocess.PIPE) as cat:
+        assert append("pipe.gz", b"a\na\nb").code == 0
         assert gzip.decompress(cat.communicate()[0]) == b"a\nb"
 
 
-def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Python has itself needs no extra; for zstd the error says what to install."""
     for library in ("backports.zstd", "compression.zstd"):
         monkeypatch.setitem(sys.modules, library, None)
-    (tmp_path / "in").write_bytes(b"a\n")
     for kind in ("gz", "bz2", "xz"):
-        out = tmp_path / f"out.{kind}"
-        argv = ("dedup", tmp_path / kind, tmp_path / "in", "-o", out, *EXACT)
-        assert inside(*argv) == (0, b"", "")
-        assert held_by(out) == b"a\n"
-    argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-o", tmp_path / "out.zst", *EXACT)
-    done = inside(*argv)
+        assert append(f"out.{kind}", b"a\n", seen=kind) == (0, b"", "")
+        assert held_by(Path(f"out.{kind}")) == b"a\n"
+    done = append("out.zst", b"a\n")
     assert is_one_line(done.err, "writing compressed files needs backports.zstd", "mmbloom[cli]")
 
 
