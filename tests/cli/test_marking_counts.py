@@ -10,13 +10,12 @@ import random
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from checks import contents
-from cli_runner import EXACT, Ended, inside, is_one_line, kill_at_random, mmbloom, refused, started
+from cli_runner import EXACT, inside, is_one_line, kill_at_random, mmbloom, refused, started
 from frames import held_by
 from tally import Count
 
@@ -33,23 +32,18 @@ def counted(lines: list[bytes]) -> bytes:
     return b"".join(b"%7d %b\n" % (number, line) for line, number in Counter(lines).items())
 
 
-def test_as_uniq(tmp_path: Path) -> None:
+def test_as_uniq(here: Path) -> None:
     lines = [b"%d" % (i * i % 97) for i in range(3000)]
-    (tmp_path / "a").write_bytes(b"".join(line + b"\n" for line in lines[:2000]))
-    with gzip.open(tmp_path / "b.gz", "wb") as file:
-        file.writelines(line + b"\n" for line in lines[2000:])
-    inputs = [tmp_path / "a", tmp_path / "b.gz"]
-    code, out, err = inside("dedup", tmp_path / "seen", *SEEN, "-c", *inputs)
-    assert (code, out, err) == (0, counted(lines), "")
-    (tmp_path / "all").write_bytes(b"".join(line + b"\n" for line in lines))
-    uniq = subprocess.run(
-        f"LC_ALL=C sort '{tmp_path}/all' | LC_ALL=C uniq -c | LC_ALL=C sort",
-        shell=True,
-        check=True,
-        capture_output=True,
-    )
-    assert b"".join(sorted(out.splitlines(keepends=True))) == uniq.stdout
-    assert inside("dedup", tmp_path / "seen", "-c", *inputs) == (0, b"", "")
+    data = [line + b"\n" for line in lines]
+    Path("a").write_bytes(b"".join(data[:2000]))
+    Path("b.gz").write_bytes(gzip.compress(b"".join(data[2000:])))
+    done = inside("dedup", "seen", *SEEN, "-c", "a", "b.gz")
+    assert done == (0, counted(lines), "")
+    Path("all").write_bytes(b"".join(data))
+    piped = "LC_ALL=C sort all | LC_ALL=C uniq -c | LC_ALL=C sort"
+    uniq = subprocess.run(piped, shell=True, check=True, capture_output=True)
+    assert b"".join(sorted(done.out.splitlines(keepends=True))) == uniq.stdout
+    assert inside("dedup", "seen", "-c", "a", "b.gz") == (0, b"", "")
 
 
 @pytest.mark.parametrize(
@@ -88,126 +82,121 @@ def test_new_lines_like_other_text(tmp_path: Path, option: str) -> None:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("kind", ["pipe", "file", "rest of a file"])
-def test_stdin(tmp_path: Path, kind: str, packed: bool) -> None:
+@pytest.mark.parametrize("before", [None, b"", b"x\ny\n"], ids=["pipe", "file", "rest of a file"])
+def test_stdin(here: Path, before: bytes | None, packed: bool) -> None:
     """It is read twice, whatever it is, from where it stands."""
     data = b"a\nb\na\n" * 50_000
     data = gzip.compress(data, 1) if packed else data
-    expected = b" 100000 a\n  50000 b\n"
-    arguments = ("dedup", tmp_path / "seen", *EXACT, "-c", "-")
-    if kind == "pipe":
-        found = mmbloom(*arguments, stdin=data)
-    else:
-        before = b"x\ny\n" if kind == "rest of a file" else b""
-        (tmp_path / "in").write_bytes(before + data)
-        with (tmp_path / "in").open("rb", buffering=0) as file:
-            os.lseek(file.fileno(), len(before), os.SEEK_SET)
-            found = mmbloom(*arguments, stdin=file)
-    assert found == (0, expected, "")
+    Path("in").write_bytes((before or b"") + data)
+    with Path("in").open("rb", buffering=0) as file:
+        file.seek(len(before or b""))
+        stdin = data if before is None else file
+        found = mmbloom("dedup", "seen", *EXACT, "-c", "-", stdin=stdin)
+    assert found == (0, b" 100000 a\n  50000 b\n", "")
 
 
-def test_a_pipe_that_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_that_was_looked_at(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing decompresses, a pipe's first bytes are taken to see what they are."""
     monkeypatch.setattr("mmbloom._system.extras.has_zstd", lambda: False)
-    found = mmbloom("dedup", tmp_path / "seen", *EXACT, "-c", stdin=b"ab\nab\nc\n")
+    found = mmbloom("dedup", "seen", *EXACT, "-c", stdin=b"ab\nab\nc\n")
     assert found == (0, b"      2 ab\n      1 c\n", "")
 
 
-def test_no_space_for_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "tempfile.TemporaryFile", partial(Path("/dev/full").open, "r+b", buffering=0)
-    )
-    done = mmbloom("dedup", tmp_path / "seen", *EXACT, "-c", stdin=b"a\n")
-    full = f"{tempfile.gettempdir()}: No space left on device: stdin is kept here"
-    assert refused(done, 5, full)
+def test_no_space_for_a_pipe(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = partial(Path("/dev/full").open, "r+b", buffering=0)
+    monkeypatch.setattr("tempfile.TemporaryFile", full)
+    done = mmbloom("dedup", "seen", *EXACT, "-c", stdin=b"a\n")
+    assert refused(done, 5, f"{tempfile.gettempdir()}: No space left on device: stdin is kept here")
 
 
-def counted_then_changed(
-    monkeypatch: pytest.MonkeyPatch, path: Path, change: Callable[[], object]
-) -> Ended:
-    """Run on an input that changes when its lines are counted, before one is printed."""
+# An input, what is in its place when one has been counted, what is printed, and by the next run.
+CHANGES: list[tuple[bytes, bytes, bytes | None, bytes]] = [
+    # What is appended after the count is left to the next run, and so is the rest of a line.
+    (
+        b"a\nb\na\nhal",
+        b"a\nb\na\nhalf\na\nc\n",
+        b"      2 a\n      1 b\n      1 hal",
+        b"      1 half\n      1 c\n",
+    ),
+    # A line that was not counted ends the run; it is not marked.
+    (b"a\nb\n", b"a\nx\n", None, b"      1 a\n      1 x\n"),
+]
+
+
+@pytest.mark.parametrize(("data", "changed", "printed", "later"), CHANGES, ids=["grows", "changes"])
+def test_an_input_that_changes(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    data: bytes,
+    changed: bytes,
+    printed: bytes | None,
+    later: bytes,
+) -> None:
+    """It does so when its lines are counted, before one is printed."""
+    Path("in").write_bytes(data)
     real = counts.CountedWriter
 
-    def changed(sink: Sink, number: counts.LineCounts, end: bytes) -> counts.CountedWriter:
-        change()
+    def change(sink: Sink, number: counts.LineCounts, end: bytes) -> counts.CountedWriter:
+        Path("in").write_bytes(changed)
         return real(sink, number, end)
 
     with monkeypatch.context() as patch:
-        patch.setattr(counts, "CountedWriter", changed)
-        return inside("dedup", path.with_name("seen"), *EXACT, "-c", path)
+        patch.setattr(counts, "CountedWriter", change)
+        done = inside("dedup", "seen", *EXACT, "-c", "in")
+    if printed is None:
+        assert refused(done, 5, "has changed between counting and printing")
+    else:
+        assert done == (0, printed, "")
+    assert inside("dedup", "seen", "-c", "in")[:2] == (0, later)
 
 
-def test_an_input_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is appended after the count is left to the next run, and so is the rest of a line."""
-    path = tmp_path / "in"
-    path.write_bytes(b"a\nb\na\nhal")
-
-    def grow() -> None:
-        with path.open("ab") as file:
-            file.write(b"f\na\nc\n")
-
-    found = counted_then_changed(monkeypatch, path, grow)
-    assert found == (0, b"      2 a\n      1 b\n      1 hal", "")
-    code, out, _ = inside("dedup", tmp_path / "seen", "-c", path)
-    assert (code, out) == (0, b"      1 half\n      1 c\n")
+def test_appended_and_forced(here: Path) -> None:
+    Path("in").write_bytes(b"a\nb\na\n")
+    done = inside("dedup", "seen", *EXACT, "-c", "--durable", "--stats", "-o", "out", "in")
+    assert (done.code, done.out) == (0, b"")
+    assert '"lines": 3, "unique": 2' in done.err
+    assert Path("out").read_bytes() == b"      2 a\n      1 b\n"
 
 
-def test_an_input_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that was not counted ends the run; it is not marked."""
-    path = tmp_path / "in"
-    path.write_bytes(b"a\nb\n")
-    change = partial(path.write_bytes, b"a\nx\n")
-    done = counted_then_changed(monkeypatch, path, change)
-    assert refused(done, 5, "has changed between counting and printing")
-    code, out, _ = inside("dedup", tmp_path / "seen", "-c", path)
-    assert (code, out) == (0, b"      1 a\n      1 x\n")
-
-
-def test_appended_and_forced(tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(b"a\nb\na\n")
-    arguments = ("-c", "--durable", "--stats", "-o", tmp_path / "out", tmp_path / "in")
-    code, out, err = inside("dedup", tmp_path / "seen", *EXACT, *arguments)
-    assert (code, out) == (0, b"")
-    assert '"lines": 3, "unique": 2' in err
-    assert (tmp_path / "out").read_bytes() == b"      2 a\n      1 b\n"
-
-
-def test_lines_that_come_once(tmp_path: Path) -> None:
+def test_lines_that_come_once(here: Path) -> None:
     """As of uniq -u; those that come again are marked too, and so are new to no later run."""
     lines = [b"%d" % (i * i % 97) for i in range(60)]
-    (tmp_path / "in").write_bytes(b"\n".join(lines) + b"\n")
-    (tmp_path / "later").write_bytes(b"\n".join([*lines, b"x"]) + b"\n")
+    Path("in").write_bytes(b"\n".join(lines) + b"\n")
+    Path("later").write_bytes(b"\n".join([*lines, b"x"]) + b"\n")
     once = b"".join(line + b"\n" for line, number in Counter(lines).items() if number == 1)
     assert once
-    arguments = ("dedup", tmp_path / "seen", *EXACT, "-u")
-    assert inside(*arguments, tmp_path / "in") == (0, once, "")
-    assert inside(*arguments, tmp_path / "later") == (0, b"x\n", "")
+    assert inside("dedup", "seen", *EXACT, "-u", "in") == (0, once, "")
+    assert inside("dedup", "seen", *EXACT, "-u", "later") == (0, b"x\n", "")
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for temporary files, beside that in which commands run."""
+    for name in ("tmp", "here"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "tmp"
 
 
 @pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]])
-def test_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str]) -> None:
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    (tmp_path / "in").write_bytes(b"a\nb\na\n")
-    (tmp_path / "more").write_bytes(b"b\nc\nc\n")
-    arguments = ["dedup", tmp_path / "seen", *EXACT, *kind]
-    for path, expected in ((tmp_path / "in", b"a\nb\n"), (tmp_path / "more", b"c\n")):
-        before = contents(tmp_path)
-        assert inside(*arguments, "--dry-run", path) == (0, expected, "")
-        assert contents(tmp_path) == before
-        assert inside(*arguments, path) == (0, expected, "")
-    assert not [*(tmp_path / "tmp").iterdir()]
+def test_dry_run(temporary: Path, kind: list[str]) -> None:
+    for lines, expected in ((b"a\nb\na\n", b"a\nb\n"), (b"b\nc\nc\n", b"c\n")):
+        Path("in").write_bytes(lines)
+        before = contents(".")
+        assert inside("dedup", "seen", *EXACT, *kind, "--dry-run", "in") == (0, expected, "")
+        assert contents(".") == before
+        assert inside("dedup", "seen", *EXACT, *kind, "in") == (0, expected, "")
+    assert not os.listdir(temporary)
 
 
-def test_dry_run_tells_figures(tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(b"a\nb\na\n")
-    arguments = ("dedup", tmp_path / "seen", *EXACT, "--dry-run", "--stats", tmp_path / "in")
-    code, out, err = inside(*arguments)
-    assert (code, out) == (0, b"a\nb\n")
-    assert json.loads(err)["unique"] == 2
-    (tmp_path / "other").write_bytes(b"a\n")
-    done = inside("dedup", tmp_path / "in", "--dry-run", tmp_path / "other")
-    assert refused(done, 3, str(tmp_path / "in"))
+def test_dry_run_tells_figures(here: Path) -> None:
+    Path("in").write_bytes(b"a\nb\na\n")
+    done = inside("dedup", "seen", *EXACT, "--dry-run", "--stats", "in")
+    assert (done.code, done.out) == (0, b"a\nb\n")
+    assert json.loads(done.err)["unique"] == 2
+    Path("other").write_bytes(b"a\n")
+    assert refused(inside("dedup", "in", "--dry-run", "other"), 3, "in: ")
 
 
 @pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]])
@@ -266,31 +255,28 @@ def test_dry_run_finds_what_a_run_would(tmp_path: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("kind", [[], ["--growing"]])
 def test_dry_run_blames_the_temporary_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str]
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str]
 ) -> None:
     """A disk that is full under the copy is not the filter's; nor is a network's."""
-    (tmp_path / "in").write_bytes(b"a\n")
-    arguments = ["dedup", tmp_path / "seen", "-n", "1M", *kind]
-    assert inside(*arguments, tmp_path / "in").code == 0
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    Path("in").write_bytes(b"a\n")
+    sizes = ["-n", "1M", *kind]
+    assert inside("dedup", "seen", *sizes, "in").code == 0
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as full:
         full.setattr(os, "posix_fallocate", refuse)
-        for path in (tmp_path / "seen", tmp_path / "new"):
-            argv = [arguments[0], path, *arguments[2:], "--dry-run", tmp_path / "in"]
+        for name in ("seen", "new"):
+            done = inside("dedup", name, *sizes, "--dry-run", "in")
             said = ("No space left on device", "set TMPDIR to another folder")
-            assert refused(inside(*argv), 5, f"mmbloom: {tmp_path / 'tmp'}: ", *said)
+            assert refused(done, 5, f"mmbloom: {temporary}: ", *said)
     monkeypatch.setattr(
         proc, "file_system_type", lambda path: "nfs4" if "tmp/mmbloom-" in str(path) else "ext4"
     )
-    done = inside(*arguments, "--dry-run", tmp_path / "in")
-    network = f"mmbloom: {tmp_path / 'tmp'}: is on a network file system: a dry run"
-    assert refused(done, 5, network)
-    assert not os.listdir(tmp_path / "tmp")
+    done = inside("dedup", "seen", *sizes, "--dry-run", "in")
+    assert refused(done, 5, f"mmbloom: {temporary}: is on a network file system: a dry run")
+    assert not os.listdir(temporary)
 
 
 def test_temporary_folder_given_relatively(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,89 +291,83 @@ def test_temporary_folder_given_relatively(here: Path, monkeypatch: pytest.Monke
 LINES = b"a\nb\na\nc\nb\na\n"
 
 
-def test_each_line_is_in_one_of_the_two(tmp_path: Path) -> None:
-    one, two, out, rest = (tmp_path / name for name in ("one", "two", "out", "rest"))
-    one.write_bytes(LINES)
-    two.write_bytes(b"c\nd\nd")
-    options = ["-o", out, "--repeats-to", rest, "--stats", *EXACT]
-    done = mmbloom("dedup", tmp_path / "seen", one, two, *options)
+def test_each_line_is_in_one_of_the_two(here: Path) -> None:
+    Path("one").write_bytes(LINES)
+    Path("two").write_bytes(b"c\nd\nd")
+    options = ["-o", "out", "--repeats-to", "rest", "--stats", *EXACT]
+    done = mmbloom("dedup", "seen", "one", "two", *options)
     assert (done.code, done.out) == (0, b"")
-    assert out.read_bytes() == b"a\nb\nc\nd\n"
-    assert rest.read_bytes() == b"a\nb\na\nc\nd"
+    assert Path("out").read_bytes() == b"a\nb\nc\nd\n"
+    assert Path("rest").read_bytes() == b"a\nb\na\nc\nd"
     figures = json.loads(done.err)
     assert (figures["unique"], figures["repeated"]) == (4, 5)
-    assert mmbloom("dedup", tmp_path / "seen", two, *options).code == 0
-    assert out.read_bytes() == b"a\nb\nc\nd\n"
-    assert rest.read_bytes() == b"a\nb\na\nc\nd\nc\nd\nd"
+    assert mmbloom("dedup", "seen", "two", *options).code == 0
+    assert Path("out").read_bytes() == b"a\nb\nc\nd\n"
+    assert Path("rest").read_bytes() == b"a\nb\na\nc\nd\nc\nd\nd"
 
 
-def test_to_stdout_and_a_file(tmp_path: Path) -> None:
-    rest = tmp_path / "rest"
-    done = mmbloom("dedup", tmp_path / "seen", "--repeats-to", rest, *EXACT, stdin=LINES)
-    assert (done.out, rest.read_bytes()) == (b"a\nb\nc\n", b"a\nb\na\n")
-    out = tmp_path / "out"
-    options = ["-o", out, "--repeats-to", rest, "--durable"]
-    assert mmbloom("dedup", tmp_path / "seen", *options, stdin=b"d\nd\n").code == 0
-    assert (out.read_bytes(), rest.read_bytes()) == (b"d\n", b"a\nb\na\nd\n")
+@pytest.mark.parametrize(
+    ("options", "lines", "code", "new", "old"),
+    [
+        ("", LINES, 0, b"a\nb\nc\n", b"a\nb\na\n"),
+        # A line that is skipped is printed nowhere else.
+        ("-t, -k2 --empty skip", b"1,a\n2,\n3,a\n", 0, b"1,a\n", b"2,\n3,a\n"),
+        (
+            "--csv -ka",
+            b'id,a\n1,"x\n"\n2,"x\n"\n',
+            0,
+            b'id,a\n1,"x\n"\n',
+            b'id,a\n2,"x\n"\n',
+        ),
+        # Only lines up to the first that does not fit are in one of the two.
+        ("-n2", b"a\na\nb\nb\nc\nc\n", 6, b"a\nb\n", b"a\nb\n"),
+    ],
+    ids=["lines", "without a key", "rows have a header in both", "full"],
+)
+def test_to_stdout_and_a_file(
+    here: Path, options: str, lines: bytes, code: int, new: bytes, old: bytes
+) -> None:
+    argv = ("dedup", "seen", "--repeats-to", "rest", *EXACT, *options.split())
+    done = mmbloom(*argv, stdin=lines)
+    assert (done.code, done.out, Path("rest").read_bytes()) == (code, new, old)
+    if not options:
+        more = ["-o", "out", "--repeats-to", "rest", "--durable"]
+        assert mmbloom("dedup", "seen", *more, stdin=b"d\nd\n").code == 0
+        assert (Path("out").read_bytes(), Path("rest").read_bytes()) == (b"d\n", old + b"d\n")
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_folders(tmp_path: Path, jobs: str) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    one.write_bytes(b"a\na\n")
-    two.write_bytes(b"b\nb\nb\n")
-    old = tmp_path / "old" / "deep"
-    folders = ["--output-dir", tmp_path / "new", "--repeats-to", old]
-    done = mmbloom("dedup", tmp_path / "seen", one, two, *folders, "-j", jobs, *EXACT)
+def test_folders(here: Path, jobs: str) -> None:
+    Path("one").write_bytes(b"a\na\n")
+    Path("two").write_bytes(b"b\nb\nb\n")
+    folders = ["--output-dir", "new", "--repeats-to", "old/deep"]
+    done = mmbloom("dedup", "seen", "one", "two", *folders, "-j", jobs, *EXACT)
     assert (done.code, done.err) == (0, "")
-    assert (tmp_path / "new" / "one").read_bytes() == b"a\n"
-    assert (old / "two").read_bytes() == b"b\nb\n"
+    assert Path("new/one").read_bytes() == b"a\n"
+    assert Path("old/deep/two").read_bytes() == b"b\nb\n"
 
 
-def test_lines_without_a_key_are_there(tmp_path: Path) -> None:
-    """A line that is skipped is printed nowhere else."""
-    rest, lines = tmp_path / "rest", b"1,a\n2,\n3,a\n"
-    options = ["-t,", "-k2", "--empty", "skip", "--repeats-to", rest, *EXACT]
-    done = mmbloom("dedup", tmp_path / "seen", *options, stdin=lines)
-    assert (done.out, rest.read_bytes()) == (b"1,a\n", b"2,\n3,a\n")
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("-o out --repeats-to seen", "is the filter"),
+        ("-o out --repeats-to in", "is the same file"),
+        ("-o out --repeats-to out", "is the output"),
+        ("--dry-run --repeats-to out", "--dry-run"),
+    ],
+)
+def test_files_that_are_in_use(here: Path, options: str, said: str) -> None:
+    Path("in").write_bytes(LINES)
+    done = mmbloom("dedup", "seen", "in", *options.split(), *EXACT)
+    assert (done.code, said in done.err) == (2, True)
 
 
-def test_csv_has_a_header_in_both(tmp_path: Path) -> None:
-    rest, rows = tmp_path / "rest", b'id,a\n1,"x\n"\n2,"x\n"\n'
-    options = ["--csv", "-ka", "--repeats-to", rest, *EXACT]
-    done = mmbloom("dedup", tmp_path / "seen", *options, stdin=rows)
-    assert (done.out, rest.read_bytes()) == (b'id,a\n1,"x\n"\n', b'id,a\n2,"x\n"\n')
-
-
-def test_a_full_filter(tmp_path: Path) -> None:
-    """The lines up to the first that does not fit are in one of the two, and no other."""
-    rest = tmp_path / "rest"
-    lines = b"a\na\nb\nb\nc\nc\n"
-    done = mmbloom("dedup", tmp_path / "seen", "-n2", "-p1e-9", "--repeats-to", rest, stdin=lines)
-    assert (done.code, done.out, rest.read_bytes()) == (6, b"a\nb\n", b"a\nb\n")
-
-
-def test_files_that_are_in_use(tmp_path: Path) -> None:
-    seen, lines, out = tmp_path / "seen", tmp_path / "in", tmp_path / "out"
-    lines.write_bytes(LINES)
-    for name, said in [
-        (seen, "is the filter"),
-        (lines, "is the same file"),
-        (out, "is the output"),
-    ]:
-        done = mmbloom("dedup", seen, lines, "-o", out, "--repeats-to", name, *EXACT)
-        assert done.code == 2
-        assert said in done.err
-    done = mmbloom("dedup", seen, lines, "--dry-run", "--repeats-to", out, *EXACT)
-    assert done.code == 2
-
-
-def test_a_second_file_that_cannot_be_written(tmp_path: Path) -> None:
+def test_a_second_file_that_cannot_be_written(here: Path) -> None:
     """Nothing of the chunk is marked then: the lines come again."""
-    done = mmbloom("dedup", tmp_path / "seen", "--repeats-to", "/dev/full", *EXACT, stdin=LINES)
+    done = mmbloom("dedup", "seen", "--repeats-to", "/dev/full", *EXACT, stdin=LINES)
     assert done.code != 0
     assert is_one_line(done.err, "/dev/full: No space left on device")
-    assert mmbloom("check", tmp_path / "seen", "-c", stdin=LINES).out == b"0\n"
+    assert mmbloom("check", "seen", "-c", stdin=LINES).out == b"0\n"
 
 
 @pytest.mark.stress
