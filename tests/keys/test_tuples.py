@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import mmbloom
 from mmbloom import BloomFilter, GrowingFilter, columns
 from mmbloom._keys.coerce import coerce, coerce_one
-from mmbloom.errors import KeyEncodingError, KeyTypeError
+from mmbloom.errors import KeyTypeError
 
 SCALARS = st.one_of(
     st.binary(max_size=12),
@@ -90,28 +90,6 @@ def test_in_every_call(tmp_path: Path, make: Any) -> None:
         seen.exclusions.add(("ann", 1))
         assert ("ann", 1) not in seen
     assert mmbloom.verify(tmp_path / "seen", keys=[("bob", 1), ("bob", 2)]).ok
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        (("a", None), "None within a tuple"),
-        (("a", ("b",)), "a tuple within a tuple.*, or a tuple of these"),
-        (("a", 1.5), "float within a tuple is not a kind of key"),
-        (("a", True), "bool within a tuple is not a kind of key"),
-        (("a", ["b"]), "list within a tuple is not a kind of key"),
-        (("a", 2**64), "outside int64 and uint64"),
-    ],
-)
-def test_wrong_items(wrong: tuple[Any, ...], message: str) -> None:
-    """An item that is no key by itself is refused, with the position of the tuple."""
-    with pytest.raises(KeyTypeError, match=message):
-        coerce_one(wrong)
-    for nulls in ("error", "skip"):
-        with pytest.raises(KeyTypeError, match=f"position 1.*{message}"):
-            coerce(["a", wrong], nulls)
-    with pytest.raises(KeyEncodingError):
-        coerce_one(("a", "\ud800"))
 
 
 NAMES, DAYS = ["ann", "bob", "ann"], [20260101, 20260101, 20260102]
