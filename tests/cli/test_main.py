@@ -14,6 +14,7 @@ from checks import contents
 from cli_runner import (
     COMMAND,
     EXACT,
+    Ended,
     answers,
     exact_filter,
     inside,
@@ -85,12 +86,6 @@ def test_not_a_usable_filter(
     before = contents(here)
     assert refused(inside(*command.split()), 3, "bad", reason)
     assert contents(here) == before
-
-
-@pytest.mark.parametrize("command", ["dedup", "info"])
-def test_a_filter_below_a_file(tmp_path: Path, command: str) -> None:
-    (tmp_path / "text").touch()
-    assert refused(inside(command, tmp_path / "text" / "seen"), 5, str(tmp_path / "text"))
 
 
 INPUTS = {
@@ -199,18 +194,15 @@ def test_a_name_with_a_newline_is_one_line(tmp_path: Path) -> None:
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("stream", ["<&-", ">&-"])
-def test_closed_streams(tmp_path: Path, stream: str) -> None:
-    seen = exact_filter(tmp_path / "seen")
-    (tmp_path / "in").write_bytes(b"a\n")
-    source = "-" if stream == "<&-" else str(tmp_path / "in")
-    shell = ["sh", "-c", f'"$@" {stream}', "sh", *COMMAND, "dedup", str(seen), source]
-    with running(command=shell) as process:
-        out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode in (2, 5)
-    assert out == b""
-    assert is_one_line(err.decode())
-    assert mmbloom("dedup", seen, tmp_path / "in").out == b"a\n"
+@pytest.mark.parametrize(("stream", "source"), [("<&-", "-"), (">&-", "in")])
+def test_closed_streams(here: Path, stream: str, source: str) -> None:
+    exact_filter("seen")
+    Path("in").write_bytes(b"a\n")
+    shell = ["sh", "-c", f'"$@" {stream}', "sh", *COMMAND]
+    done = started("dedup", "seen", source, command=shell)
+    assert refused(done, done.code)
+    assert done.code in (2, 5)
+    assert mmbloom("dedup", "seen", "in").out == b"a\n"
 
 
 def test_a_filter_replaced_meanwhile(tmp_path: Path) -> None:
@@ -220,8 +212,7 @@ def test_a_filter_replaced_meanwhile(tmp_path: Path) -> None:
         assert answers(process, b"a\n", b"a\n")
         other.rename(seen)
         out, err = process.communicate(b"b\n", timeout=PATIENCE)
-    assert (process.returncode, out) == (3, b"")
-    assert is_one_line(err.decode(), str(seen))
+    assert refused(Ended(process.returncode, out, err.decode()), 3, str(seen))
     assert seen.read_bytes() == before
 
 
@@ -304,18 +295,7 @@ def where(here: Path) -> Path:
     return here
 
 
-@pytest.mark.parametrize("command", ["dedup", "add"])
-def test_a_number_in_the_place_of_an_input(where: Path, command: str) -> None:
-    """A number of keys without its -n is taken for an input, and the message says how to give it.
-
-    Where -n is there it is only an input that is missing.
-    """
-    done = inside(command, "seen", "1e6", "in")
-    assert refused(done, 5, "1e6: No such file", "(give the number of keys with -n 1e6)")
-    done = inside(command, "seen", "1e6", "in", "-n", "10")
-    assert "give the number" not in done.err
-
-
+ADDING = ("dedup", "add")  # which make a filter, too
 MAKE_NONE = [
     "check nosuch in",
     "verify nosuch",
@@ -325,28 +305,42 @@ MAKE_NONE = [
     "copy nosuch f",
     "repair nosuch f",
 ]
+NO_FOLDER_OF_FILTERS = "folder: is a folder, but no growing or rotating filter"
+A_FOLDER = "a folder is there already; name a file to be made in it"
+OTHER_SIZES = "asked for 7: leave out -n, and what goes with it, to use it"
+# A command line, the exit code, and what is said.
+SAID: list[tuple[str, int, str]] = [
+    *((f"{name} short.log/f", 5, "short.log") for name in ("dedup", "info")),
+    # Without -n a number of keys is taken for an input; with it only an input is missing.
+    *((f"{name} seen 1e6 in", 5, "(give the number of keys with -n 1e6)") for name in ADDING),
+    *((f"{name} seen 1e6 in -n 10", 5, "1e6: No such file or directory\n") for name in ADDING),
+    *((f"{name} nosuch in", 3, "no such filter; give -n N to create it\n") for name in ADDING),
+    *((command, 3, "mmbloom: nosuch: no such filter\n") for command in MAKE_NONE),
+    # Where a log stands for the filter, the line to type is in the message.
+    *(
+        (f"{name} {log}", 3, f"the filter comes first: mmbloom {name} FILTER {log}\n")
+        for name in ("dedup", "add", "check")
+        for log in ("access.log", "short.log")
+    ),
+    # What to leave out is said in options, not in calls of Python.
+    *((f"{name} seen -n 7 -p 1e-9 access.log", 3, OTHER_SIZES) for name in ADDING),
+    # A folder is named as what it is, to read from and to make a file in its place.
+    ("dedup folder -n 10 access.log", 3, NO_FOLDER_OF_FILTERS),
+    ("check folder access.log", 3, NO_FOLDER_OF_FILTERS),
+    ("info folder", 3, NO_FOLDER_OF_FILTERS),
+    ("create folder -n 10", 5, A_FOLDER),
+    ("copy seen folder", 5, A_FOLDER),
+    ("create /proc/nosuch -n 10", 3, "/proc/nosuch: cannot be made there"),
+    *((f"{name} /proc/nosuch -n 10 in", 3, "/proc/nosuch: cannot be made") for name in ADDING),
+]
 
 
-@pytest.mark.parametrize("command", MAKE_NONE)
-def test_a_filter_that_is_missing(where: Path, command: str) -> None:
+@pytest.mark.parametrize(("command", "code", "said"), SAID)
+def test_what_is_said(where: Path, command: str, code: int, said: str) -> None:
     Path("in").write_bytes(b"a\n")
-    done = inside(*command.split())
-    assert (done.code, done.err) == (3, "mmbloom: nosuch: no such filter\n")
-    for makes in ("dedup", "add"):
-        done = inside(makes, "nosuch", "in")
-        assert (done.code, done.err) == (
-            3,
-            "mmbloom: nosuch: no such filter; give -n N to create it\n",
-        )
-
-
-@pytest.mark.parametrize("log", ["access.log", "short.log"])
-@pytest.mark.parametrize("command", ["dedup", "add", "check"])
-def test_the_filter_forgotten(where: Path, command: str, log: str) -> None:
-    """Where a log stands for the filter, the line to type is in the message."""
-    done = inside(command, log)
-    assert refused(done, 3, f"the filter comes first: mmbloom {command} FILTER {log}\n")
-    assert "comes first" not in inside("info", log).err
+    Path("folder").mkdir()
+    assert refused(inside(*command.split()), code, said)
+    assert os.listdir("folder") == []
 
 
 def test_a_filter_that_is_damaged(where: Path) -> None:
@@ -362,6 +356,7 @@ def test_a_filter_that_is_damaged(where: Path) -> None:
     assert is_one_line(said, "header checksum", "mmbloom repair makes a sound filter of it")
     said = inside("repair", "seen", "sound").err
     assert is_one_line(said, "to rebuild it give the parameters")
+    assert "comes first" not in inside("info", "access.log").err
 
 
 @pytest.mark.parametrize("command", ["dedup", "add"])
@@ -369,25 +364,6 @@ def test_a_filter_of_other_sizes(where: Path, command: str) -> None:
     """What to leave out is said in options, not in calls of Python."""
     done = inside(command, "seen", "-n", "7", "-p", "1e-9", "access.log")
     assert refused(done, 3, "asked for 7: leave out -n, and what goes with it, to use it")
-
-
-def test_folders_that_are_no_filters(where: Path) -> None:
-    """A folder is named as what it is, to read from and to make a file in its place."""
-    Path("folder").mkdir()
-    for command in ("dedup folder -n 10 access.log", "check folder access.log", "info folder"):
-        done = inside(*command.split())
-        assert refused(done, 3, "folder: is a folder, but no growing or rotating filter")
-    for command in ("create folder -n 10", "copy seen folder"):
-        done = inside(*command.split())
-        assert refused(done, 5, "a folder is there already; name a file to be made in it")
-    assert os.listdir("folder") == []
-
-
-def test_where_nothing_can_be_made(where: Path) -> None:
-    for command in ("create", "dedup", "add"):
-        argv = [command, "/proc/nosuch", "-n", "10"] + ["access.log"] * (command != "create")
-        said = inside(*argv).err
-        assert is_one_line(said, "/proc/nosuch: cannot be made there")
 
 
 def test_a_terminal_to_read_from(where: Path) -> None:
@@ -436,10 +412,8 @@ def test_several_filters(where: Path, command: str) -> None:
     assert inside(command, "seen", "other") == (0, b"\n".join(alone), "")
     done = inside(command, "seen", "access.log", "nosuch", "other")
     assert (done.code, done.out.split()) == (3, b"".join(alone).split())
-    assert [line.split(": ")[1] for line in done.err.splitlines()] == [
-        str(where / "access.log"),
-        "nosuch",
-    ]
+    named = [line.split(": ")[1] for line in done.err.splitlines()]
+    assert named == [str(where / "access.log"), "nosuch"]
     assert inside(command, "seen", "access.log").code == 3
     lines = inside(command, "seen", "other", "--json").out.splitlines()
     paths = [json.loads(line)["path"] for line in lines]
