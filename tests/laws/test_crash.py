@@ -213,32 +213,27 @@ def test_kill_at_the_first_bit(engine: Engine, layout: Layout) -> None:
 
 @each_engine
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("first_forbidden", [BEGUN, DONE])
-def test_kill_at_a_late_counter(engine: Engine, layout: Layout, first_forbidden: int) -> None:
-    """Before `begun` nothing is written; before `done` every bit is, and counted."""
+@pytest.mark.parametrize(
+    ("forbidden", "late"),
+    [(KEYS_ADDED, False), (POSITIONS_SET, False), (BEGUN, True), (DONE, True)],
+)
+def test_kill_at_a_counter(engine: Engine, layout: Layout, forbidden: int, late: bool) -> None:
+    """It and all before it cannot be written, or it and all after it.
+
+    Before `begun` nothing is written; before keys and bits are counted, or `done` is, every bit is.
+    """
     words, memory = shared_memory(1), shared_memory(2)
-    edge = PAGE // 8
-    counters = memory[edge - first_forbidden :][:5]
-    die_adding(engine, words, counters, layout, memory.ctypes.data + PAGE)
-    if first_forbidden == BEGUN:
+    first = PAGE // 8 - (forbidden if late else forbidden + 1)
+    counters = memory[first:][:5]
+    die_adding(engine, words, counters, layout, memory.ctypes.data + PAGE * late)
+    if forbidden == BEGUN:
         assert counters.tolist() == [0] * 5
         assert not words.any()
-    else:
-        assert words.tobytes() == bits_of_the_key(layout)
-        assert counters.tolist() == [1, int(np.bitwise_count(words).sum()), 1, 0, 0]
-
-
-@each_engine
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("last_forbidden", [KEYS_ADDED, POSITIONS_SET])
-def test_kill_at_an_early_counter(engine: Engine, layout: Layout, last_forbidden: int) -> None:
-    """When keys and bits are counted every bit is set, the batch begun and not done."""
-    words, memory = shared_memory(1), shared_memory(2)
-    edge = PAGE // 8
-    counters = memory[edge - last_forbidden - 1 :][:5]
-    die_adding(engine, words, counters, layout, memory.ctypes.data)
+        return
     assert words.tobytes() == bits_of_the_key(layout)
-    if last_forbidden == KEYS_ADDED:  # `begun` can be written
+    if forbidden == DONE:
+        assert counters.tolist() == [1, int(np.bitwise_count(words).sum()), 1, 0, 0]
+    elif forbidden == KEYS_ADDED:  # `begun` can be written
         assert counters.tolist()[2:] == [1, 0, 0]
 
 

@@ -207,16 +207,9 @@ def fork_before(seen: BloomFilter, bystander: Callable[[], None]) -> None:
         time.sleep(600)
 
 
-def fork_within(seen: BloomFilter, bystander: Callable[[], None]) -> None:
+def fork_within(seen: BloomFilter, bystander: Callable[[], None], *, claim: bool = False) -> None:
     """Take the lock, fork, and wait to be killed."""
-    with seen.locked():
-        bystander()
-        Path(seen.path + ".held").touch()
-        time.sleep(600)
-
-
-def fork_within_claim(seen: BloomFilter, bystander: Callable[[], None]) -> None:
-    with seen.claim(["claimed"]):
+    with seen.claim(["claimed"]) if claim else seen.locked():
         bystander()
         Path(seen.path + ".held").touch()
         time.sleep(600)
@@ -249,7 +242,7 @@ def ended_afterwards(pid_file: Path) -> Iterator[None]:
 
 @pytest.mark.laws("T10")
 @pytest.mark.parametrize("start", [forked_bystander, executed_bystander])
-@pytest.mark.parametrize("hold", [fork_before, fork_within, fork_within_claim])
+@pytest.mark.parametrize("hold", [fork_before, fork_within, partial(fork_within, claim=True)])
 def test_lock_of_a_killed_holder_is_free_though_its_child_lives(
     tmp_path: Path, hold: Callable[..., None], start: Callable[[Path], None], tally: Count
 ) -> None:
@@ -315,38 +308,25 @@ def close_amid_a_fork(path: Path, pid_file: Path) -> None:
 
 
 @pytest.mark.laws("T10")
-def test_lock_closed_while_another_thread_forks_is_free(tmp_path: Path, tally: Count) -> None:
-    """Laws 2, 3: a fork at the moment when the lock's descriptor is closed keeps no copy."""
+@pytest.mark.parametrize(
+    ("hold", "code"), [(close_amid_a_fork, 0), (hold_opened_amid_a_fork, -signal.SIGKILL)]
+)
+def test_lock_is_free_though_another_thread_forked(
+    tmp_path: Path, hold: Callable[[Path, Path], None], code: int, tally: Count
+) -> None:
+    """Laws 2, 3: a fork when the lock's descriptor is opened or closed keeps no copy of it."""
     path, pid_file = tmp_path / "seen.bloom", tmp_path / "pid"
     BloomFilter.create(path, 1000).close()
     with ended_afterwards(pid_file):
-        closer = Child(partial(close_amid_a_fork, path, pid_file))
+        holder = Child(partial(hold, path, pid_file))
         try:
-            wait_for(pid_file)
-            assert closer.wait() == 0
+            if code:
+                wait_for(tmp_path / "seen.bloom.held")
+                holder.kill()
+            assert holder.wait() == code
         finally:
-            end(closer)
+            end(holder)
         os.kill(int(pid_file.read_text()), 0)  # the bystander lives
         with BloomFilter.open(path, lock_timeout=5) as seen:
             assert seen.add("a")
-    tally(forks=1)
-
-
-@pytest.mark.laws("T10")
-def test_lock_opened_while_another_thread_forks_is_free_after_a_kill(
-    tmp_path: Path, tally: Count
-) -> None:
-    """Laws 2, 3: a fork at the moment when the lock's descriptor is opened keeps no copy."""
-    path, pid_file = tmp_path / "seen.bloom", tmp_path / "pid"
-    BloomFilter.create(path, 1000).close()
-    with ended_afterwards(pid_file):
-        holder = Child(partial(hold_opened_amid_a_fork, path, pid_file))
-        try:
-            wait_for(tmp_path / "seen.bloom.held")
-            holder.kill()
-            assert holder.wait() == -signal.SIGKILL
-            with BloomFilter.open(path, lock_timeout=5) as seen:
-                assert seen.add("a")
-        finally:
-            end(holder)
-    tally(kills=1)
+    tally(**{"kills" if code else "forks": 1})
