@@ -10,17 +10,11 @@ from pages import DOCS, section
 
 from mmbloom.cli.commands import COMMANDS
 
+EXPORTED = ["--layout", "standard", "--hash", "murmur3", "--seed", "0"]  # as export --guava has it
 MAKE = {
-    "file": [
-        "--layout",
-        "standard",
-        "--hash",
-        "murmur3",
-        "--seed",
-        "0",
-    ],  # as export --guava has it
+    "file": EXPORTED,
     "counting": ["--counting"],
-    "growing": ["--growing", "--layout", "standard", "--hash", "murmur3", "--seed", "0"],
+    "growing": ["--growing", *EXPORTED],
     "rotating": ["--rotate"],
 }
 # What follows a command; FILE is the filter.

@@ -385,6 +385,8 @@ def test_killed_within_a_write(
 GO_ON = "nothing is lost: run it again to go on"
 GO_ON_AT_STDOUT = f"{GO_ON} (with >> in place of >)\n"
 LINES = [b"line %06d" % number for number in range(30_000)]
+# Before a command is started: no file may get longer.
+SMALL_FILES = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
 
 
 def whole_lines(path: Path) -> set[bytes]:
@@ -401,11 +403,8 @@ def dedup_on_small_disk(folder: Path, to: str) -> str:
 
     def run() -> tuple[int, str]:
         argv = ("dedup", folder.parent / "seen", folder.parent / "in", *EXACT)
-        if to != "stdout":
-            done = started(*argv, "-o", out)
-            return done.code, done.err
         with out.open("ab") as stdout:
-            done = started(*argv, stdout=stdout)
+            done = started(*argv, *[] if to == "stdout" else ["-o", out], stdout=stdout)
         return done.code, done.err
 
     code, err = run()
@@ -429,15 +428,14 @@ def test_an_output(tmp_path: Path, to: str) -> None:
     assert outcome == "done"
 
 
-def test_a_limit_of_the_shell(tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(b"\n".join([*LINES, b""]))
-    argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-o", tmp_path / "out", *EXACT)
-    assert mmbloom("dedup", tmp_path / "seen", *EXACT).code == 0
-    keep = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
-    done = started(*argv, preexec_fn=keep)
-    assert refused(done, 5, f"{tmp_path / 'out'}: File too large; {GO_ON}\n")
+def test_a_limit_of_the_shell(here: Path) -> None:
+    Path("in").write_bytes(b"\n".join([*LINES, b""]))
+    argv = ("dedup", "seen", "in", "-o", "out", *EXACT)
+    assert mmbloom("dedup", "seen", *EXACT).code == 0
+    done = started(*argv, preexec_fn=SMALL_FILES)
+    assert refused(done, 5, f"out: File too large; {GO_ON}\n")
     assert mmbloom(*argv).code == 0
-    assert whole_lines(tmp_path / "out") == {*LINES}
+    assert whole_lines(Path("out")) == {*LINES}
 
 
 @pytest.mark.parametrize(
@@ -452,8 +450,7 @@ def test_a_limit_of_the_shell(tmp_path: Path) -> None:
 def test_a_filter_that_does_not_fit(here: Path, command: str, left: str) -> None:
     Path("in").write_bytes(b"a\n")
     assert mmbloom("create", "seen", *EXACT).code == 0
-    keep = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
-    done = started(*command.split(), preexec_fn=keep)
+    done = started(*command.split(), preexec_fn=SMALL_FILES)
     assert refused(done, 5, "new: cannot reserve", f"File too large; {left}")
     assert sorted(os.listdir()) == ["in", "seen"]
 
@@ -463,8 +460,7 @@ def test_a_folder_that_cannot_grow(here: Path, command: str) -> None:
     """Where the next file does not fit, what was done stays done, and the rest comes next time."""
     Path("in").write_bytes(b"\n".join([*LINES, b""]))
     GrowingFilter.create("seen", 10_000, 1e-9, seed=7).close()
-    keep = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
-    done = started(command, "seen", "in", preexec_fn=keep)
+    done = started(command, "seen", "in", preexec_fn=SMALL_FILES)
     assert done.code == 5
     assert is_one_line(done.err, "cannot reserve", "nothing is lost: run it again to go on")
     again = mmbloom(command, "seen", "in")
@@ -476,17 +472,17 @@ def test_a_folder_that_cannot_grow(here: Path, command: str) -> None:
 
 
 def test_what_may_be_lost_is_not_said_to_be_safe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where lines are marked and the system then fails to force them to the disk."""
-    (tmp_path / "in").write_bytes(b"a\n")
-    assert inside("create", tmp_path / "seen", *EXACT).code == 0
+    Path("in").write_bytes(b"a\n")
+    assert inside("create", "seen", *EXACT).code == 0
 
     def full(_fd: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    done = inside("dedup", tmp_path / "seen", tmp_path / "in", "-o", tmp_path / "out")
+    done = inside("dedup", "seen", "in", "-o", "out")
     assert refused(done, 5, "No space left on device", "may be missing")
     assert "nothing is lost" not in done.err
 
