@@ -21,27 +21,25 @@ def field(path: Path, offset: int, code: str) -> int | float:
 
 
 @pytest.mark.parametrize(
-    ("text", "capacity"),
+    ("option", "texts", "offset", "code", "value"),
     [
-        ("1e6", 10**6),
-        ("10K", 10_000),
-        ("10k", 10_000),
-        ("1_000", 1000),
-        ("0.5M", 500_000),
-        ("2.5e3", 2500),
-        ("1", 1),
+        ("-n", "1e6", 48, "Q", 10**6),
+        ("--capacity", "10K 10k 1e4 10_000", 48, "Q", 10_000),
+        ("-n", "0.5M", 48, "Q", 500_000),
+        ("-n", "2.5e3", 48, "Q", 2500),
+        ("-n", "1", 48, "Q", 1),
+        ("-n9 -p", "1% 0.01", 56, "d", 0.01),
+        ("-n9 -p", "0.1%", 56, "d", 0.001),
+        ("-n9 --error-rate", "1e-4", 56, "d", 0.0001),
     ],
 )
-def test_counts(tmp_path: Path, text: str, capacity: int) -> None:
-    assert inside("create", tmp_path / "seen", "-n", text) == (0, b"", "")
-    assert field(tmp_path / "seen", 48, "Q") == capacity
-
-
-@pytest.mark.parametrize(("text", "value"), [("1%", 0.01), ("0.1%", 0.001), ("1e-4", 0.0001)])
-def test_rates(tmp_path: Path, text: str, value: float) -> None:
-    argv = ("create", tmp_path / "seen", "--capacity=1000", "--error-rate", text)
-    assert inside(*argv).code == 0
-    assert field(tmp_path / "seen", 56, "d") == pytest.approx(value)
+def test_numbers(
+    tmp_path: Path, option: str, texts: str, offset: int, code: str, value: float
+) -> None:
+    for text in texts.split():
+        made = inside("create", tmp_path / text, *option.split(), text)
+        assert made == (0, b"", "")
+        assert field(tmp_path / text, offset, code) == pytest.approx(value, abs=0)
 
 
 def key_of(path: Path) -> bytes:
@@ -49,22 +47,21 @@ def key_of(path: Path) -> bytes:
     return path.read_bytes()[112:128]
 
 
-def test_layout_and_seed(tmp_path: Path) -> None:
-    argv = ("-n", "1000", "--layout", "standard", "--hash", "murmur3", "--seed", "4294967295")
-    assert inside("create", tmp_path / "a", *argv).code == 0
-    assert (field(tmp_path / "a", 20, "I"), field(tmp_path / "a", 40, "I")) == (1, 2**32 - 1)
-    assert (field(tmp_path / "a", 24, "I"), key_of(tmp_path / "a")) == (1, bytes(16))
-    for name, seed in (("d", "0x0102030405060708090a0B0C0D0E0F10"), ("e", str(2**128 - 1))):
-        assert inside("create", tmp_path / name, "-n", "9", "--seed", seed).code == 0
-        key = int(seed, 0).to_bytes(16, "little")
-        assert key_of(tmp_path / name) == key
-        assert (field(tmp_path / name, 24, "I"), field(tmp_path / name, 40, "I")) == (2, 0)
-    for name in "bc":
-        assert inside("create", tmp_path / name, "-n", "100").code == 0
-        assert field(tmp_path / name, 20, "I") == 2
-        assert field(tmp_path / name, 56, "d") == 1e-6
-        assert (field(tmp_path / name, 24, "I"), field(tmp_path / name, 40, "I")) == (2, 0)
-    assert key_of(tmp_path / "b") != key_of(tmp_path / "c")
+def test_layout_and_seed(here: Path) -> None:
+    seeds = {
+        "a": "4294967295 --layout standard --hash murmur3",
+        "d": "0x0102030405060708090a0B0C0D0E0F10",
+        "e": str(2**128 - 1),
+    }
+    for name in "abcde":
+        seed = f"--seed {seeds[name]}".split() if name in seeds else []
+        assert inside("create", name, "-n", "100", *seed).code == 0
+        numbers = [field(Path(name), offset, "I") for offset in (20, 24, 40)]  # layout, hash, seed
+        assert numbers == ([1, 1, 2**32 - 1] if name == "a" else [2, 2, 0])
+        assert field(Path(name), 56, "d") == 1e-6
+    a, b, c, d, e = (key_of(Path(name)) for name in "abcde")
+    assert (a, d, e) == (bytes(16), bytes(range(16, 0, -1)), b"\xff" * 16)
+    assert b != c
 
 
 def test_like(tmp_path: Path) -> None:
@@ -90,21 +87,18 @@ def test_a_filter_of_its_own(tmp_path: Path) -> None:
     assert status.st_blocks * 512 >= status.st_size
 
 
-def test_a_millionth_unless_told_otherwise(tmp_path: Path) -> None:
+def test_a_millionth_unless_told_otherwise(here: Path) -> None:
     """A false positive is a line that is lost: whatever makes a filter plans for 1e-6."""
     lines = b"".join(b"%d\n" % number for number in range(200_000))
-    assert (
-        mmbloom("dedup", tmp_path / "dedup", "-n", "2e5", "--seed", "7", stdin=lines).out == lines
-    )
-    assert mmbloom("add", tmp_path / "add", "-n", "1e3", stdin=b"a\n").code == 0
-    assert mmbloom("create", tmp_path / "counting", "-n", "1e3", "--counting").code == 0
-    assert mmbloom("create", tmp_path / "growing", "-n", "1e3", "--growing").code == 0
-    assert mmbloom("create", tmp_path / "rotate", "-n", "1e3", "--rotate").code == 0
-    for made in tmp_path.iterdir():
+    assert mmbloom("dedup", "dedup", "-n", "2e5", "--seed", "7", stdin=lines).out == lines
+    assert mmbloom("add", "add", "-n", "1e3", stdin=b"a\n").code == 0
+    for kind in ("counting", "growing", "rotate"):
+        assert mmbloom("create", kind, "-n", "1e3", f"--{kind}").code == 0
+    for made in here.iterdir():
         assert b"planned 1e-06" in mmbloom("info", made).out
     assert b"1e-06" in mmbloom("plan", "-n", "1e6", "--json").out
-    assert mmbloom("create", tmp_path / "wide", "-n", "1e3", "-p", "1%").code == 0
-    assert b"planned 0.01" in mmbloom("info", tmp_path / "wide").out
+    assert mmbloom("create", "wide", "-n", "1e3", "-p", "1%").code == 0
+    assert b"planned 0.01" in mmbloom("info", "wide").out
 
 
 def test_a_filter_of_another_rate_is_not_taken_silently(tmp_path: Path) -> None:

@@ -98,9 +98,7 @@ def test_no_half_made_file(
     monkeypatch.chdir(folder)
 
     def run() -> int:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        for number in (signal.SIGTERM, signal.SIGHUP):  # as in HEARING
-            signal.signal(number, signal.SIG_DFL)
+        exec(HEARING)
         with mock.patch("os.fsync", forcing):
             return code_of(COMMANDS[command])
 
@@ -137,14 +135,11 @@ def test_interrupted_amid_lines(folder: Path, command: str) -> None:
     kind = ["--counting"] if command == "remove" else []
     assert mmbloom("create", folder / "lines", "-n", "1000", *kind).code == 0
     with running(command, folder / "lines") as process:
-        assert process.stdin
-        assert process.stderr
-        process.stdin.write(b"a\n")
-        process.stdin.flush()
+        assert answers(process, b"a\n", b"")
         wait_until(lambda: hears(process.pid), "the command to run")
         process.send_signal(signal.SIGINT)
-        said = process.stderr.read().decode()
-        assert process.wait(PATIENCE) == 130, said
+        said = process.communicate(timeout=PATIENCE)[1].decode()
+        assert process.returncode == 130, said
         assert is_one_line(said, "interrupted; ", "run it again to go on")
 
 
@@ -186,9 +181,7 @@ def test_interrupted_in_a_finalizer(
     sent: signal.Signals, code: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def run() -> int:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        for number in (signal.SIGTERM, signal.SIGHUP):  # as in HEARING
-            signal.signal(number, signal.SIG_DFL)
+        exec(HEARING)
         with unwinding():
             Finalized(sent)
             for _ in range(1000):  # as above
