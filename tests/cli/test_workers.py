@@ -74,42 +74,37 @@ def test_each_line_once_over_all_outputs(tmp_path: Path, jobs: str, seed: int) -
 
 
 @pytest.mark.parametrize("name", ["file", "file/below"])
-def test_folder_that_cannot_be_made(tmp_path: Path, name: str) -> None:
-    (tmp_path / "file").write_bytes(b"a\n")
-    seen, out = exact_filter(tmp_path / "seen"), tmp_path / name
-    done = inside("dedup", seen, tmp_path / "file", "--output-dir", out)
-    assert refused(done, 5, str(tmp_path / "file"))
+def test_folder_that_cannot_be_made(here: Path, name: str) -> None:
+    Path("file").write_bytes(b"a\n")
+    done = inside("dedup", exact_filter("seen"), "file", "--output-dir", name)
+    assert refused(done, 5, "file")
 
 
 @JOBS
-def test_an_error_in_a_worker(tmp_path: Path, jobs: str) -> None:
-    (tmp_path / "good").write_bytes(b"a\n")
-    (tmp_path / "bad.gz").write_bytes(b"no gzip at all")
-    files = [tmp_path / "good", tmp_path / "bad.gz"]
-    out = ("--output-dir", tmp_path / "out", "-j", jobs)
-    done = mmbloom("dedup", tmp_path / "seen", *files, *out, *EXACT)
-    assert refused(done, 5, str(tmp_path / "bad.gz"))
+def test_an_error_in_a_worker(here: Path, jobs: str) -> None:
+    Path("good").write_bytes(b"a\n")
+    Path("bad.gz").write_bytes(b"no gzip at all")
+    done = mmbloom("dedup", "seen", "good", "bad.gz", "--output-dir", "out", "-j", jobs, *EXACT)
+    assert refused(done, 5, "bad.gz")
 
 
 @JOBS
-def test_a_warning_in_a_worker_is_one_line(tmp_path: Path, jobs: str) -> None:
+def test_a_warning_in_a_worker_is_one_line(here: Path, jobs: str) -> None:
     """That the filter is past its plan is said once, in the end, however many workers there are."""
-    (tmp_path / "in").write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
-    out = ("--output-dir", tmp_path / "out", "-j", jobs)
-    done = mmbloom(
-        "dedup", tmp_path / "seen", tmp_path / "in", "-n100", "--seed=1", *out, "--when-full=warn"
-    )
+    Path("in").write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
+    sizes = ("-n100", "--seed=1", "--when-full=warn")
+    done = mmbloom("dedup", "seen", "in", *sizes, "--output-dir", "out", "-j", jobs)
     assert done.code == 0
-    assert is_one_line(done.err, "is past its plan", str(tmp_path / "seen"))
+    assert is_one_line(done.err, "is past its plan", "seen")
 
 
-def test_a_full_disk_in_a_worker_names_the_output(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "in").symlink_to("/dev/full")
-    (tmp_path / "in").write_bytes(b"a\n")
-    argv = ("dedup", tmp_path / "seen", tmp_path / "in", "--output-dir", tmp_path / "out", *EXACT)
-    assert refused(mmbloom(*argv), 5, "No space left", str(tmp_path / "out" / "in"))
-    assert mmbloom(*argv[:3]).out == b"a\n"
+def test_a_full_disk_in_a_worker_names_the_output(here: Path) -> None:
+    Path("out").mkdir()
+    Path("out/in").symlink_to("/dev/full")
+    Path("in").write_bytes(b"a\n")
+    done = mmbloom("dedup", "seen", "in", "--output-dir", "out", *EXACT)
+    assert refused(done, 5, "No space left", "out/in")
+    assert mmbloom("dedup", "seen", "in").out == b"a\n"
 
 
 def until_dead(_job: int) -> None:
@@ -183,9 +178,8 @@ def test_signals_end_all_workers(tmp_path: Path, sent: signal.Signals, code: int
 def test_no_worker_is_interrupted(tmp_path: Path) -> None:
     """Ctrl-C at a terminal reaches the whole group; no worker answers it, the first one neither."""
     with two_workers_at_work(tmp_path) as (_, found):
-        workers = [
-            pid for pid in found if b"cli.workers" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
+        started_with = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in found}
+        workers = [pid for pid, words in started_with.items() if b"cli.workers" in words]
         assert len(workers) == 2
         for pid in workers:
             status = Path(f"/proc/{pid}/status").read_text()

@@ -1,9 +1,11 @@
 """Sinks for dedup(): they keep what they get, or break; and what it is given."""
 
+import io
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 from forms import chunk_of
 
@@ -58,3 +60,15 @@ def a_filter(folder: Path) -> Iterator[BloomFilter]:
     with BloomFilter.create(path, 10_000, 1e-9, seed=3) as seen:
         yield seen
     path.unlink()
+
+
+class Dripping:
+    """A source that gives its bytes in pieces of given sizes, as a pipe may."""
+
+    def __init__(self, data: bytes, sizes: list[int]) -> None:
+        self._file, self._sizes = io.BytesIO(data), cycle(sizes)
+        self.largest = 0
+
+    def readinto(self, buffer: Any, /) -> int:
+        self.largest = max(self.largest, len(buffer))
+        return self._file.readinto(memoryview(buffer)[: next(self._sizes)])

@@ -4,7 +4,6 @@ import io
 import os
 import threading
 from io import FileIO
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from forms import chunk_of, octets_of, octets_of_lines
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
+from sinks import Dripping
 
 from mmbloom import InputError
 from mmbloom.logs.lines import BLOCK_BYTES, Chunk, LineWriter, PlainFile, read_chunks
@@ -20,18 +20,6 @@ from mmbloom.logs.lines import BLOCK_BYTES, Chunk, LineWriter, PlainFile, read_c
 TERMINATORS = st.sampled_from([b"\n", b"\0"])
 PIECES = [b"\n", b"\r\n", b"\r", b"\0", b"a", b"bcd", b" ", b"\xff\xfe", b"\xc3", "é".encode()]
 DATA = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join) | st.binary(max_size=60)
-
-
-class Dripping:
-    """A source that gives its bytes in pieces of given sizes, as a pipe may."""
-
-    def __init__(self, data: bytes, sizes: list[int]) -> None:
-        self._file, self._sizes = io.BytesIO(data), cycle(sizes)
-        self.largest = 0
-
-    def readinto(self, buffer: Any, /) -> int:
-        self.largest = max(self.largest, len(buffer))
-        return self._file.readinto(memoryview(buffer)[: next(self._sizes)])
 
 
 def joined(chunks: list[Chunk], terminator: bytes) -> bytes:

@@ -1,7 +1,6 @@
 """Rows of CSV in and out: every byte of every input, whatever the pieces it arrives in."""
 
 import io
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import hypothesis
 import pytest
 from forms import bytes_of, chunk_of, octets_of
 from hypothesis import strategies as st
+from sinks import Dripping
 
 from mmbloom import ColumnError, OpenQuoteError
 from mmbloom.logs import rows
@@ -17,16 +17,6 @@ from mmbloom.logs.rows import BOM, RowKeys, RowWriter, names_in, read_rows, spli
 
 PIECES = [b'"', b'""', b",", b"\n", b"\r\n", b"a", b"bcd", b"\xef", BOM]
 TEXT = st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)
-
-
-class Dripping:
-    """A source that gives its bytes in pieces of given sizes, as a pipe may."""
-
-    def __init__(self, data: bytes, sizes: list[int]) -> None:
-        self._file, self._sizes = io.BytesIO(data), cycle(sizes)
-
-    def readinto(self, buffer: Any, /) -> int:
-        return self._file.readinto(memoryview(buffer)[: next(self._sizes)])
 
 
 def bytes_in(chunks: list[Chunk]) -> bytes:

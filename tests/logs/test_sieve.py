@@ -147,8 +147,7 @@ def test_queue_that_raises(create: Create, good: int, *, after: bool) -> None:
 
 
 def test_queue_that_raises_at_push(create: Create) -> None:
-    queue = Breaks(0)
-    urls: Sieve[str] = Sieve(create(1000), queue)
+    urls: Sieve[str] = Sieve(create(1000), queue := Breaks(0))
     with pytest.raises(OSError, match="No space left"):
         urls.push("/a")
     queue.good = 1
