@@ -22,6 +22,7 @@ from checks import (
     flock_is_free,
     in_thread,
     lasting,
+    soon,
 )
 from kinds import (
     KINDS,
@@ -81,6 +82,7 @@ IDLE: Calls = {
 def test_closed(kind: Kind, seen: Any, path: str, mode: str) -> None:
     """Every call is ClosedFilterError; closing again, path and repr still work."""
     with kind.open(path, mode) as other:
+        assert "old" in other  # the file has been checked: closing ends that
         assert not other.closed
         assert not repr(other).endswith(" closed>")
         planned = other.error_rate, other.seed
@@ -106,29 +108,36 @@ def test_a_block_that_raises_closes(kind: Kind, path: str) -> None:
         assert "a" in again
 
 
-def test_close_waits_for_other_threads(seen: Any) -> None:
-    """A close waits for the block that another thread is in, whose adds still work."""
+def test_the_block_of_another_thread(kind: Kind, path: str) -> None:
+    """An add of this thread waits for its end, though it had the lock before; so does a close."""
     entered, leave, added = threading.Event(), threading.Event(), []
+    with kind.create(path, lock_timeout=0.05) as seen:
 
-    def hold_and_add() -> None:
+        def hold_and_add() -> None:
+            with seen.locked():
+                entered.set()
+                leave.wait(PATIENCE)
+                added.append(seen.add("theirs"))
+
         with seen.locked():
-            entered.set()
-            leave.wait(PATIENCE)
-            added.append(seen.add("a"))
-
-    holder, closer = threading.Thread(target=hold_and_add), threading.Thread(target=seen.close)
-    holder.start()
-    try:
-        assert entered.wait(PATIENCE)
-        closer.start()
-        closer.join(0.05)
-        assert closer.is_alive()
-    finally:
-        leave.set()
-    for thread in (holder, closer):
-        thread.join(PATIENCE)
-    assert seen.closed
+            seen.add("ours")
+        holder, closer = threading.Thread(target=hold_and_add), threading.Thread(target=seen.close)
+        holder.start()
+        try:
+            assert entered.wait(PATIENCE)
+            with pytest.raises(LockTimeoutError):
+                seen.add("late")
+            closer.start()
+            closer.join(0.05)
+            assert closer.is_alive()
+        finally:
+            leave.set()
+        for thread in (holder, closer):
+            thread.join(PATIENCE)
+        assert seen.closed
     assert added == [True]
+    with kind.open(path) as again:
+        assert again.contains_many(["ours", "theirs", "late"]).tolist() == [True, True, False]
 
 
 @each_mode
@@ -380,6 +389,13 @@ def test_read_mode(seen: Any, kind: Kind, path: str) -> None:
             assert key in reader
             assert reader.contains_many([key]).all()
         assert reader.approx_count == seen.approx_count == 4
+        for number in range(20):
+            keys = [f"{number} {i}" for i in range(10)]
+            assert not reader.contains_many(keys).any()
+            assert seen.add_many(keys[1:]).all()
+            assert seen.add(keys[0])
+            assert keys[0] in reader
+            assert reader.contains_many(keys).all()
         before = contents(path)
         for read in reads_of(reader).values():
             read(reader)
@@ -415,9 +431,11 @@ def test_lock_held_by_another_object(seen: Any, kind: Kind, path: str) -> None:
     """Writes time out and name the filter; reads go on in either mode, and take no lock."""
     with kind.open(path, lock_timeout=0.02) as other, kind.open(path, "r") as reader:
         with seen.locked():
+            assert "old" in other  # the file has been checked, but not the lock
             start = time.monotonic()
             check_refused(writes_of(other), other, LockTimeoutError, "held by others for 0.02 s")
             assert time.monotonic() - start >= 0.02 * len(writes_of(other))
+            assert "a" not in seen
             with pytest.raises(LockTimeoutError) as caught, other.locked(timeout=0.001):
                 pass
             assert (caught.value.path, caught.value.seconds) == (path, 0.001)
@@ -497,7 +515,27 @@ def test_a_child_leaves_the_block(seen: Any, path: str) -> None:
     assert "child's" in seen
 
 
+SAME: list[tuple[Any, Any]] = [
+    ("a", b"a"),
+    ("ä", "ä".encode()),
+    ("\N{GRINNING FACE}", "\N{GRINNING FACE}".encode()),
+    (bytearray(b"ba"), b"ba"),
+    (memoryview(b"mv"), b"mv"),
+    (-2, 2**64 - 2),
+    (11, np.int32(11)),
+    (2**63, (2**63).to_bytes(8, "little")),
+    ("", b""),
+]
+
+
 def test_keys_of_every_form(seen: Any) -> None:
+    """What a key is does not depend on the way that it goes: alone, with few, or with many."""
+    for one, same in SAME:
+        assert one not in seen
+        assert seen.add(one)
+        assert same in seen
+        assert not seen.add(same)
+        assert seen.contains_many([one, same]).all()
     assert seen.add_many(["é", b"raw", 5, -1]).all()
     forms: list[list[Any]] = [
         ["é".encode(), "raw", np.uint8(5), 2**64 - 1],
@@ -508,9 +546,9 @@ def test_keys_of_every_form(seen: Any) -> None:
     assert seen.contains_many(np.array([5, -1], dtype=np.int16)).all()
     assert seen.contains_many(np.array(["é", "raw"])).all()
     assert seen.contains_many(np.array([b"raw"])).all()
-    assert not seen.contains_many(["e", b"RAW", 6, -2]).any()
+    assert not seen.contains_many(["e", b"RAW", 6, -3]).any()
     assert seen.add_many(np.arange(10)).tolist() == [n != 5 for n in range(10)]
-    mixed: list[Any] = [b"a", "b", 10, None]
+    mixed: list[Any] = [b"c", "b", 10, None]
     assert seen.add_many(mixed, nulls="skip").tolist() == [True, True, True, False]
     assert seen.contains_many(mixed, nulls="skip").tolist() == [True, True, True, False]
 
@@ -558,9 +596,15 @@ def test_what_is_no_key(seen: Any, path: str, wrong: Any, error: type[Exception]
         with pytest.raises(error, match=f"position {len(before_it)}: ") as caught:
             call(keys)
         assert caught.value.position == len(before_it)  # type: ignore[attr-defined]
-    for alone in single:
-        with pytest.raises(error):
+    said = set()
+    for alone, checks in itertools.product(single, (False, True)):
+        assert "old" in seen  # the file need not be checked before the key, unless time passes
+        if checks:
+            soon()
+        with pytest.raises(error) as caught:
             alone(wrong)
+        said.add(str(caught.value))
+    assert len(said) == 1
     assert contents(path) == before
     assert flock_is_free(newest_of(path))
 

@@ -18,22 +18,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import flock_is_free, in_thread, run_threads, soon
+from checks import flock_is_free, run_threads, soon
 from single_folders import Make, compiled, growing, long_ways, rotating
-from workers import PATIENCE, Child, end, in_child, locked_elsewhere, together
+from workers import Child, end, in_child, together
 
 import mmbloom
 from mmbloom import (
     BloomFilter,
     CapacityWarning,
     ClosedFilterError,
-    DurabilityError,
     FileChangedError,
     FilterFullError,
-    KeyEncodingError,
-    KeyTypeError,
-    LockTimeoutError,
-    ReadOnlyError,
     ReentryError,
 )
 from mmbloom._storage.mapped import MappedFilter
@@ -127,95 +122,6 @@ def test_few_looks(make: Make, tmp_path: Path, what: str, looks: dict[Any, list[
             assert all(ask(keys[at : at + 10]).all() for at in range(0, 5000, 10))
         # The files of a folder are looked for once in a block.
         assert (make is plain) < len(looks[make]) < 70 + 5000 * (time.monotonic() - begun)
-
-
-def test_keys_of_every_form(seen: BloomFilter) -> None:
-    """What a key is does not depend on whether the file was looked at before it."""
-    forms: list[tuple[Any, Any]] = [
-        ("a", b"a"),
-        ("ä", "ä".encode()),
-        ("\N{GRINNING FACE}", "\N{GRINNING FACE}".encode()),
-        (bytearray(b"ba"), b"ba"),
-        (memoryview(b"mv"), b"mv"),
-        (-1, 2**64 - 1),
-        (7, np.int32(7)),
-        (2**63, (2**63).to_bytes(8, "little")),
-        ("", b""),
-    ]
-    for one, same in forms:
-        trust(seen)
-        assert one not in seen
-        assert seen.add(one)
-        assert same in seen
-        assert not seen.add(same)
-        assert seen.contains_many([one, same]).all()
-
-
-@pytest.mark.parametrize(
-    ("bad", "error"),
-    [
-        (1.5, KeyTypeError),
-        (None, KeyTypeError),
-        (True, KeyTypeError),
-        ("\ud800", KeyEncodingError),
-        (2**64, KeyTypeError),
-    ],
-)
-def test_what_is_no_key(seen: BloomFilter, bad: Any, error: type[Exception]) -> None:
-    """It is the same error as where the file is looked at first, and adds nothing."""
-    said = []
-    for wait in (0.0, MOMENT):
-        trust(seen)
-        time.sleep(wait)
-        for call in (seen.add, seen.__contains__):
-            with pytest.raises((error, ValueError)) as caught:
-                call(bad)
-            said.append(str(caught.value))
-    assert len(set(said)) == 1
-    assert seen.info().keys_added == 1
-
-
-@every_kind
-def test_what_is_raised(make: Make, tmp_path: Path) -> None:
-    """Amid trust, a key of the wrong type, a reader, a lock that is taken, a close."""
-    path = tmp_path / "seen"
-    with make(path) as seen:
-        trust(seen)
-        bad: Any = 1.5
-        for call in (seen.add, seen.__contains__):
-            with pytest.raises(KeyTypeError):
-                call(bad)
-        with type(seen).open(path, "r") as reader:
-            for number in range(20):
-                keys = [f"{number} {i}" for i in range(10)]
-                assert not reader.contains_many(keys).any()
-                assert seen.add_many(keys[1:]).all()
-                assert seen.add(keys[0])
-                assert keys[0] in reader
-                assert reader.contains_many(keys).all()
-                with pytest.raises(ReadOnlyError):
-                    reader.add("b")
-                with pytest.raises(ReadOnlyError):
-                    reader.add_many(keys)
-        with type(seen).open(path, lock_timeout=0.01) as other:
-            trust(other)
-            with seen.locked(), pytest.raises(LockTimeoutError):
-                other.add("b")
-            with seen.locked():  # by this thread
-                assert in_thread(lambda: _is_kept_out(seen))
-        trust(seen)
-    for call in (seen.add, seen.__contains__):
-        with pytest.raises(ClosedFilterError):
-            call("trusted")
-
-
-def _is_kept_out(seen: Any) -> bool:
-    try:
-        assert "trusted" in seen  # trusted from here on
-        seen.add("b")
-    except LockTimeoutError:
-        return True
-    return False
 
 
 def replace(path: str) -> None:
@@ -349,42 +255,6 @@ def test_within_a_block_and_in_a_child(make: Make, tmp_path: Path) -> None:
     assert mmbloom.verify(tmp_path / "seen").ok
 
 
-def test_no_thread_keeps_what_it_gave_back(seen: BloomFilter) -> None:
-    """Who held the lock before is not its owner while another thread has it."""
-    entered, leave = threading.Event(), threading.Event()
-    with seen.locked():
-        seen.add("a")
-
-    def hold() -> None:
-        with seen.locked():
-            seen.add("theirs")
-            entered.set()
-            leave.wait(PATIENCE)
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    try:
-        assert entered.wait(PATIENCE)
-        with pytest.raises(LockTimeoutError):
-            seen.add("b")
-        assert "b" not in seen
-    finally:
-        leave.set()
-        holder.join()
-    assert seen.add("b")
-
-
-def test_lock_of_others(seen: BloomFilter, path: str) -> None:
-    """A key waits for whoever has the lock, and is not added if that takes too long."""
-    with locked_elsewhere(path):
-        for _ in range(2):  # a look without the lock
-            assert "trusted" in seen
-        with pytest.raises(LockTimeoutError):
-            seen.add("x")
-        assert "x" not in seen
-    assert seen.add("x")
-
-
 @pytest.mark.laws("T11")
 @pytest.mark.parametrize("held", [False, True])
 def test_one_is_told(path: str, held: bool, tally: Callable[..., None]) -> None:
@@ -456,18 +326,6 @@ def test_closed_by_another_thread(path: str) -> None:
             # Where the other thread gets its turn late, some keys are false positives by then.
             assert sum(new) <= reader.info().keys_added <= sum(new) + 1
         os.unlink(path)
-
-
-def test_closed_by_another_thread_that_waits(seen: BloomFilter, path: str) -> None:
-    closer = threading.Thread(target=seen.close)
-    with seen.locked():
-        closer.start()
-        time.sleep(0.02)
-        assert seen.add("a")
-    closer.join(PATIENCE)
-    assert seen.closed
-    with BloomFilter.open(path, "r") as again:
-        assert "a" in again
 
 
 def test_closed_within_the_block(seen: BloomFilter, path: str) -> None:
@@ -570,19 +428,6 @@ def test_a_large_batch_after_single_keys_is_told(path: str) -> None:
         with pytest.raises(CapacityWarning):
             seen.add_many(many)
         assert seen.info().keys_added < 1000
-
-
-def test_failed_flush_is_final(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_fd: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail)
-        with pytest.raises(DurabilityError):
-            seen.flush()
-    with pytest.raises(DurabilityError):
-        seen.add("x")
-    assert "x" not in seen
 
 
 @every_kind
