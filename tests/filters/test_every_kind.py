@@ -189,7 +189,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], Any, str]] = [
         ({"lock_timeout": seconds}, ValueError, "lock_timeout is .*, expected seconds from 0")
         for seconds in (-5, -0.001, float("nan"), float("-inf"))
     ),
-    ({"on_full": "rise"}, ValueError, "on_full is 'rise', expected 'warn'"),
+    ({"on_full": "rise"}, ValueError, "on_full is 'rise', expected 'warn', 'raise' or"),
     ({"on_full": None}, ValueError, "on_full is None"),
     ({"threads": 0}, ValueError, "threads"),
 ]
@@ -396,13 +396,15 @@ def test_read_mode(seen: Any, kind: Kind, path: str) -> None:
             assert seen.add(keys[0])
             assert keys[0] in reader
             assert reader.contains_many(keys).all()
-        before = contents(path)
-        for read in reads_of(reader).values():
-            read(reader)
+        before = contents(path), [lasting(file) for file in files_of(path)]
+        for asked in (reader, seen):
+            for read in reads_of(asked).values():
+                read(asked)
+            asked.contains_many(range(10_000))
         check_raises(writes_of(reader), reader, ReadOnlyError, "opened with mode='r'")
         assert reader.info().read_only == "it was opened with mode='r'"
         reader.flush()  # nothing to flush is no error
-    assert contents(path) == before
+    assert (contents(path), [lasting(file) for file in files_of(path)]) == before
     check_folder(Path(path).parent, "seen.bloom")
 
 

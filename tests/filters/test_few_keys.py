@@ -75,14 +75,6 @@ def test_as_one_by_one(
     assert mine["batches_begun"] == mine["batches_done"]
 
 
-def test_a_batch_that_is_there_changes_nothing(seen: BloomFilter) -> None:
-    seen.add_many(["a", "b"])
-    before = Path(seen.path).read_bytes()
-    for _ in range(3):
-        assert not seen.add_many(["a", "b", "a"]).any()
-    assert Path(seen.path).read_bytes() == before
-
-
 @pytest.mark.parametrize("call", ["contains_many", "add_many"])
 def test_what_is_not_plain(seen: BloomFilter, call: str) -> None:
     """Rare keys, and what is none, are what they are in a large batch."""

@@ -5,7 +5,6 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,8 @@ import pytest
 import sweeps
 from checks import flock_is_free, let_others_in, soon
 from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
-from workers import ChildDiedError, add_range, in_child, running
+from unions import live_writer
+from workers import ChildDiedError, in_child
 
 import mmbloom
 from mmbloom import (
@@ -148,26 +148,14 @@ def test_waits_for_who_is_adding(tmp_path: Path) -> None:
 
 def test_nothing_is_lost_while_others_add(tmp_path: Path) -> None:
     """Keys whose add returned, before or after, are all in the folder."""
-    path, done = str(tmp_path / "seen"), tmp_path / "done"
+    path = tmp_path / "seen"
     BloomFilter.create(path, 100_000, 1e-9).close()
-
-    def add() -> None:
-        """Add for ever, also when the file was replaced; say how many are in."""
-        added = 0
-        with BloomFilter.open(path) as seen:
-            while True:
-                add_range(seen, added, added + 50)
-                added += 50
-                done.write_text(str(added))
-
-    with running(add):
-        while not done.exists() or int(done.read_text() or 0) < 2000:
-            time.sleep(0.001)
+    with live_writer(path, distinct=1_000_000) as acknowledged:
+        acknowledged(20)
         grow(path)
-        added = int(done.read_text() or 0)  # nothing while it is written anew
-    added = max(added, int(done.read_text() or 0))  # it was killed, perhaps amid writing
+        acknowledged(acknowledged(0) // 100 + 1)
     with GrowingFilter.open(path) as seen:
-        assert seen.contains_many(range(added)).all()
+        assert seen.contains_many(range(acknowledged(0))).all()
 
 
 def refuse(path: Path, kind: type[Exception], why: str) -> None:

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from chains import InUse, files_of
-from checks import run_threads
 from workers import in_child
 
 import mmbloom
@@ -57,6 +56,13 @@ def full(path: Path) -> str:
     return str(path)
 
 
+def grow_and_add(path: str) -> None:
+    """Make a folder of the file meanwhile, and two further files of it."""
+    grow(path)
+    with GrowingFilter.open(path) as grown:
+        grown.add_many(range(100, 400))
+
+
 def claim(seen: Filter, key: str) -> bool:
     with seen.claim([key]) as new:
         return bool(new[0])
@@ -91,9 +97,7 @@ def test_writers_follow(tmp_path: Path, way: str, on_full: OnFull, first: bool) 
     path = full(tmp_path / "seen")
     with BloomFilter.open(path, on_full=on_full) as seen:
         assert first or not seen.add(0)
-        grow(path)
-        with GrowingFilter.open(path) as grown:
-            grown.add_many(range(100, 400))
+        grow_and_add(path)
         assert WAYS[way](seen, "new")
         assert not WAYS[way](seen, "new")
         assert not seen.add_many(range(400)).any()
@@ -136,9 +140,7 @@ def test_readers_follow(tmp_path: Path, asked: str, mode: Literal["r", "r+"]) ->
     with BloomFilter.open(path, mode, on_full="grow" if asked == "pickle" else "warn") as seen:
         assert 99 in seen
         assert seen.capacity == 100
-        grow(path)
-        with GrowingFilter.open(path) as grown:
-            grown.add_many(range(100, 400))
+        grow_and_add(path)
         assert ASKED[asked](seen)
         assert "aunt" not in seen
         assert 399 in seen
@@ -146,8 +148,7 @@ def test_readers_follow(tmp_path: Path, asked: str, mode: Literal["r", "r+"]) ->
 
 
 AMID: dict[str, Callable[[BloomFilter], object]] = {
-    "in": lambda seen: 399 in seen,
-    "contains_many": lambda seen: seen.contains_many(range(400)).all(),
+    **{name: ASKED[name] for name in ("in", "contains_many")},
     "grounds": lambda seen: seen._shelf.grounds(0, 16) is None,
     "add": lambda seen: not seen.add(399) and seen.add("new"),
     "add_many": lambda seen: seen.add_many([399, "new"]).tolist() == [False, True],
@@ -173,9 +174,7 @@ def test_a_call_while_the_object_becomes_a_folder(
 
     with BloomFilter.open(path) as seen:
         assert not seen.add(0)
-        grow(path)
-        with GrowingFilter.open(path) as grown:
-            grown.add_many(range(100, 400))
+        grow_and_add(path)
         monkeypatch.setattr(BitFile, "rename", renamed)
         assert 0 in seen
         assert called == [True]
@@ -502,30 +501,6 @@ def test_a_block_keeps_the_lock_while_it_grows(tmp_path: Path) -> None:
         assert in_child(add)
         assert not seen.add("theirs")
         assert seen.recount() > 0  # of each file, by its new path
-
-
-def test_threads_share_one_object(tmp_path: Path, seed: int) -> None:
-    """Each key is new to one of them, and readers miss none whose add has returned."""
-    told: list[int] = []
-    stop = threading.Event()
-    with InUse().create(tmp_path / "seen") as seen, BloomFilter.open(seen.path, "r") as reader:
-
-        def add(me: int) -> None:
-            keys = random.Random(seed + me).sample(range(2000), 2000)
-            for start in range(0, 2000, 10):
-                batch = keys[start : start + 10]
-                told.extend(np.array(batch)[seen.add_many(batch)].tolist())
-                assert seen.contains_many(batch).all()
-                assert batch[0] in reader
-            stop.set()
-
-        def ask(asked: BloomFilter | Filter) -> None:
-            while not stop.is_set():
-                assert asked.contains_many(told[:]).all()
-
-        writers = (partial(add, me) for me in range(3))
-        run_threads(*writers, partial(ask, seen), partial(ask, reader))
-    assert sorted(told) == list(range(2000))
 
 
 def test_programs_of_one_line(tmp_path: Path) -> None:

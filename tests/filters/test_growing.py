@@ -37,9 +37,6 @@ def test_files_of_a_folder(grow: Create, folder: Path) -> None:
     check_folder(folder, "manifest.json", *(path.name for path in files_of(folder)))
     for path in files_of(folder):
         assert verify(path).ok
-        assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE((folder / "manifest.json").stat().st_mode) == 0o600
 
 
 def test_permissions_are_those_asked_for(grow: Create, folder: Path) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import json
-import os
 import re
 import struct
 import time
@@ -111,13 +110,6 @@ def test_every_field_is_documented() -> None:
     text = inspect.getdoc(FilterInfo) or ""  # without the source's indentation, on each Python
     for field in dataclasses.fields(FilterInfo):
         assert f"\n{field.name} :" in text or f"{field.name}," in text or f", {field.name}" in text
-
-
-def test_info_does_not_write(create: Callable[..., BloomFilter], path: str) -> None:
-    seen = create(1000)
-    before, raw = os.stat(path).st_mtime_ns, Path(path).read_bytes()
-    seen.info()
-    assert (os.stat(path).st_mtime_ns, Path(path).read_bytes()) == (before, raw)
 
 
 def test_info_keeps_the_key_secret(create: Callable[..., BloomFilter]) -> None:
