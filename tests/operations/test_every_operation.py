@@ -377,6 +377,13 @@ CHANGES: dict[str, Callable[[Path, bytes], object]] = {
 }
 OF_THEIRS = [name for name in CHANGES if name not in ("another over it", "zeros over it")]
 VERIFY = Way(lambda source, _: verify(source, keys=KEYS))
+COMPARE = Way(lambda source, _: compare(source, f"{source}.two"), two_files)
+TURNED = {  # the source that changes is the second one
+    "merge": Way(lambda source, made: merge(made, [f"{source}.two", source]), two_files),
+    "intersect": Way(lambda source, made: intersect(made, [f"{source}.two", source]), two_files),
+    "compare": Way(lambda source, _: compare(f"{source}.two", source), two_files),
+}
+OF_TWO = ["to its header", "another over it"]
 MEANWHILE: list[tuple[str, Way, list[str], tuple[int, ...]]] = [
     ("copy", WAYS["copy"], [*CHANGES], (1, 2, 5)),
     ("copy sealed", Way(copy, sealed), [*CHANGES], (1, 2, 5)),
@@ -384,6 +391,12 @@ MEANWHILE: list[tuple[str, Way, list[str], tuple[int, ...]]] = [
     ("export", WAYS["export"], OF_THEIRS, (1, 3)),
     ("import", WAYS["import"], OF_THEIRS, (1, 3, 5)),
     ("verify", VERIFY, [*CHANGES], (1, 2, 4, 5)),
+    ("merge", WAYS["merge"], [*CHANGES], (4, 6, 8, 10, 14, 20, 21)),
+    ("merge turned", TURNED["merge"], [*CHANGES], (4, 5, 7, 11, 13, 15, 21)),
+    ("intersect", WAYS["intersect"], OF_TWO, (10, 16)),
+    ("intersect turned", TURNED["intersect"], OF_TWO, (13, 17)),
+    ("compare", COMPARE, OF_TWO, (6, 12)),
+    ("compare turned", TURNED["compare"], OF_TWO, (9, 13)),
 ]
 
 
@@ -403,14 +416,13 @@ def test_source_that_changes(
     source, other = tmp_path / "source", tmp_path / "other"
     for path in (source, other):
         way.source(path, SIZE)
-    octets = other.read_bytes()
-    other.unlink()
+    octets, before = other.read_bytes(), os.listdir(tmp_path)
     at_pread(monkeypatch, at, lambda: CHANGES[change](source, octets))
     with pytest.raises(FileChangedError) as caught:
         way.run(source, tmp_path / "made")
     assert caught.value.path == str(source)
     assert change != "extended" or caught.value.found.startswith(("resized from ", "extended"))
-    check_folder(tmp_path, "source")
+    check_folder(tmp_path, *before)
 
 
 @each_way

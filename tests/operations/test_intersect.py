@@ -1,22 +1,18 @@
 """intersect: exactly the bits that all inputs have; no common key is lost, and no input changes."""
 
 import math
-import os
 import random
-from collections.abc import Callable
 from functools import reduce
 from operator import and_
 from pathlib import Path
 
 import pytest
-from checks import array_of, change_header, check_folder, check_settled, counters_of, set_counters
+from checks import array_of, check_folder, check_settled, counters_of, set_counters
 from naive import LAYOUTS
 from reference import NaiveFilter
 from unions import make, make_random
 
-from mmbloom import BloomFilter, FileChangedError, intersect, verify
-from mmbloom._storage.build import Builder
-from mmbloom._system.typing import Words
+from mmbloom import BloomFilter, intersect, verify
 from mmbloom.sizing import Layout
 
 
@@ -114,42 +110,10 @@ def test_keys_added_are_no_more_than_of_any_source(tmp_path: Path, two: list[str
     check_intersection(str(tmp_path / "b"), *two)
 
 
-def truncate(path: str) -> None:
-    os.truncate(path, 4096)
-
-
-def overwrite(path: str) -> None:
-    change_header(path, 72, "<Q", 7)  # another uuid
-
-
-@pytest.mark.parametrize("change", [truncate, overwrite])
-def test_changing_inputs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[str], None]
-) -> None:
-    """An input that is truncated or overwritten meanwhile is an error, and nothing is made."""
-    one = make(tmp_path / "one", range(300), capacity=2_000_000)
-    two = make(tmp_path / "two", range(300), one)
-    write = Builder.write
-
-    def change_and_write(builder: Builder, piece: Words) -> None:
-        change(two)
-        write(builder, piece)
-
-    monkeypatch.setattr(Builder, "write", change_and_write)
-    with pytest.raises(FileChangedError) as caught:
-        intersect(tmp_path / "out", [one, two])
-    assert caught.value.path == two
-    check_folder(tmp_path, "one", "two")
-
-
 def test_what_cannot_be_intersected(tmp_path: Path, two: list[str]) -> None:
-    """No inputs, one path for a list, a path that is taken: errors, no file."""
+    """No inputs, or one path for a list: errors, no file."""
     with pytest.raises(ValueError, match="sources is empty"):
         intersect(tmp_path / "out", [])
     with pytest.raises(TypeError, match="expected a list of paths"):
         intersect(tmp_path / "out", two[0])
-    before = Path(two[1]).read_bytes()
-    with pytest.raises(FileExistsError):
-        intersect(two[1], two)
-    assert Path(two[1]).read_bytes() == before
     check_folder(tmp_path, "one", "two")

@@ -5,13 +5,13 @@ import os
 import random
 import shutil
 import struct
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from checks import array_of, check_folder, check_pickles, counters_of, seal, set_counters
+from damages import untouched
 from naive import LAYOUTS
 from reference import NaiveFilter
 from unions import check_union, live_writer, make, make_random
@@ -147,7 +147,6 @@ def test_inputs_are_never_mapped_nor_changed(
 ) -> None:
     """Laws 10, 14: no input is mapped, locked or written, and one for reading only will do."""
     os.chmod(two[0], 0o400)
-    before = [(os.stat(path), Path(path).read_bytes()) for path in two]
     maps, pwrite = [], os.pwrite
 
     def look_and_write(*args: Any) -> int:
@@ -158,13 +157,10 @@ def test_inputs_are_never_mapped_nor_changed(
     with BloomFilter.open(two[1]) as seen, seen.locked():
         assert str(tmp_path / "two") in Path("/proc/self/maps").read_text(encoding="utf-8")
         seen._storage.close()  # its lock stays
-        merge(tmp_path / "out", two)
+        with untouched(two[0]), untouched(two[1]):
+            merge(tmp_path / "out", two)
     assert maps
     assert not any(path in text for text in maps for path in two)
-    for path, (status, raw) in zip(two, before, strict=True):
-        now = os.stat(path)
-        assert (now.st_mtime_ns, now.st_ctime_ns) == (status.st_mtime_ns, status.st_ctime_ns)
-        assert Path(path).read_bytes() == raw
 
 
 @pytest.mark.parametrize("sources", [[], (), iter([]), {}], ids=["list", "tuple", "iterator", "{}"])
@@ -205,20 +201,3 @@ def test_full_filters(tmp_path: Path, two: list[str]) -> None:
     assert naive.popcount() == naive.counters[1] == num_bits
     assert num_bits / num_hashes <= naive.counters[0] <= num_bits
     assert verify(tmp_path / "out").ok
-
-
-@pytest.mark.filterwarnings("always::mmbloom.CapacityWarning")
-def test_more_keys_than_planned(tmp_path: Path) -> None:
-    """A union past the planned number of keys warns its caller, and is there all the same."""
-    one = make(tmp_path / "0", range(500))
-    others = [make(tmp_path / f"{i}", range(500 * i, 500 * i + 500), one) for i in (1, 2)]
-    merge(tmp_path / "full", [one, others[0]])  # which it is planned for
-    with pytest.warns(CapacityWarning, match=r"/over: holds about 1[45]\d\d keys") as caught:
-        merge(tmp_path / "over", [one, *others])
-    assert [warning.filename for warning in caught] == [__file__]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        with pytest.raises(CapacityWarning, match="planned for 1000"):
-            merge(tmp_path / "again", [one, *others])
-    check_union(tmp_path / "over", one, *others)
-    check_union(tmp_path / "again", one, *others)

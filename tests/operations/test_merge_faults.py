@@ -1,76 +1,20 @@
-"""merge where things fail: inputs that change, calls that fail, kills, little memory."""
+"""merge where little is left: memory, descriptors, or the folder of its output."""
 
 import errno
 import os
 import tracemalloc
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
-from checks import HEADER_BYTES, check_folder
-from faults import allow_descriptors, at_call
-from sweeps import Sweep
+from checks import check_folder
+from faults import allow_descriptors
 from unions import check_union, make, make_growing, make_two
 from workers import in_child
 
-from mmbloom import BloomFilter, FileChangedError, merge
+from mmbloom import BloomFilter, merge
 
 BIG = 4_000_000  # keys; arrays of 4.7 MiB
-
-
-def sweep_of(sources: list[str]) -> Sweep:
-    """Give the way to make the union of filters."""
-    return Sweep(lambda path: merge(path, sources), lambda path: check_union(path, *sources))
-
-
-def overwrite(path: Path) -> None:
-    """Do what cp does: another filter of the same size in the same file."""
-    other = make(path.with_name("other"), range(9), path)
-    path.write_bytes(Path(other).read_bytes())
-    os.unlink(other)
-
-
-CHANGES: dict[str, Callable[[Path], object]] = {
-    "truncated to nothing": lambda path: os.truncate(path, 0),
-    "truncated to its header": lambda path: os.truncate(path, HEADER_BYTES),
-    "a byte less": lambda path: os.truncate(path, os.path.getsize(path) - 1),
-    "a byte more": lambda path: os.truncate(path, os.path.getsize(path) + 1),
-    "overwritten by text": lambda path: path.write_bytes(b"\n" * path.stat().st_size),
-    "overwritten by a filter": overwrite,
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("which", ["one", "two"])
-def test_input_that_changes_meanwhile(tmp_path: Path, which: str, change: str) -> None:
-    """Law 16: an input that changes while it is read is a FileChangedError, and no signal."""
-    folder = tmp_path / "filters"
-    folder.mkdir()
-    sweep = sweep_of(make_two(folder))
-    reads = sweep.calls(tmp_path).count("pread")
-    whole = (folder / which).read_bytes()
-
-    def change_and_merge(number: int) -> str:
-        hook = at_call(number, lambda _: CHANGES[change](folder / which))
-        try:
-            sweep.run(folder / "out", lambda name: hook(name) if name == "pread" else None)
-        except FileChangedError as error:
-            return error.path
-        return "made"
-
-    # From the first read after both headers are known, and where the arrays are, to the last, which
-    # looks at one header again: then the array has been read, and its size looked at.
-    last = reads - (2 if which == "one" else 1)
-    for number in range(4, last + 1):
-        outcome = in_child(partial(change_and_merge, number))
-        (folder / which).write_bytes(whole)
-        if outcome == "made":
-            assert number == last
-            assert sweep.absent_or_whole(folder / "out")
-        else:
-            assert outcome == str(folder / which)
-            check_folder(folder, "one", "two")
 
 
 def peak_of(folder: Path, sources: list[str]) -> int:

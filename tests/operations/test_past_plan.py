@@ -34,9 +34,19 @@ def make(here: Path, number: int) -> None:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_of_a_file(tmp_path: Path, name: str) -> None:
-    """Three times the plan is told of, once, in the name of the caller, when all is done."""
+    """Three times the plan is told of, once, in the name of the caller, when all is done.
+
+    Also where warnings are errors.
+    """
     operation, named = OPERATIONS[name]
     make(tmp_path, 300)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(CapacityWarning, match="planned for 100"):
+            operation(tmp_path)
+    if name != "compare":
+        assert name == "export" or mmbloom.verify(tmp_path / "made").ok
+        (tmp_path / "made").unlink()
     with pytest.warns(CapacityWarning) as caught:
         operation(tmp_path)
     assert [warning.filename for warning in caught] == [__file__]
