@@ -37,32 +37,32 @@ from mmbloom.filters.shelf import Lasting
 from mmbloom.format.folder import MANIFEST
 
 
-@pytest.mark.parametrize("how", ["in", "few", "add", "add few"])
-def test_a_newer_file_is_asked_at_once(
-    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A key that another adds to a file that it makes is found by the next question.
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Have filters of a list look right before a manifest is named, and no disk waited for.
 
-    The other's manifest is named right after this one has looked, and no disk is waited for, so
-    that the look is still good by the clock.
+    Their look is still good by the clock when the file of another is there.
     """
-    install, changes = ManifestFile.install, 0
-    looking = list[GrowingFilter]()
+    install, filters = ManifestFile.install, list[Any]()
 
     def name(draft: ManifestFile) -> None:
-        nonlocal changes
-        for seen in looking:
-            changes += 1
+        for seen in filters:
             assert "none" not in seen
             assert "none" not in seen
         install(draft)
 
     monkeypatch.setattr(ManifestFile, "install", name)
     monkeypatch.setattr(os, "fsync", lambda _: None)
+    return filters
+
+
+@pytest.mark.parametrize("how", ["in", "few", "add", "add few"])
+def test_a_newer_file_is_asked_at_once(tmp_path: Path, how: str, looking: list[Any]) -> None:
+    """A key that another adds to a file that it makes is found by the next question."""
     for turn in range(5):
         path = tmp_path / str(turn)
         with GrowingFilter.create(path, 5, 1e-6) as seen, GrowingFilter.open(path) as other:
-            looking = [seen]
+            looking.append(seen)
             for number in range(150):
                 key = f"key {number}"
                 assert other.add(key)
@@ -74,8 +74,8 @@ def test_a_newer_file_is_asked_at_once(
                     assert not seen.add(key)
                 else:
                     assert seen.add_many([key, key]).tolist() == [False, False]
-            looking = []
-    assert changes == 5 * 4
+            looking.clear()
+            assert len(seen.info().files) == 5
 
 
 def test_files_and_manifest_are_of_one_check(
@@ -387,23 +387,12 @@ def test_what_is_past_its_time_is_gone_at_once(tmp_path: Path) -> None:
                 _pause()
 
 
-def test_a_clock_that_is_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_is_ahead(tmp_path: Path, looking: list[Any]) -> None:
     """A key goes to the file that a process whose clock is ahead has begun meanwhile."""
     path = tmp_path / "seen"
-    install = ManifestFile.install
-    looking = list[RotatingFilter]()
-
-    def name(draft: ManifestFile) -> None:
-        for seen in looking:
-            assert "none" not in seen
-            assert "none" not in seen
-        install(draft)
-
-    monkeypatch.setattr(ManifestFile, "install", name)
-    monkeypatch.setattr(os, "fsync", lambda _: None)
     with rotating(path) as seen:
         assert seen.add("a")
-        looking = [seen]
+        looking.append(seen)
         for days in range(1, 6):
             ahead = time.time() + days * 86400
             with RotatingFilter.open(path, clock=lambda: ahead) as other:  # noqa: B023

@@ -359,24 +359,15 @@ def test_reader_of_a_dropped_file(rotate: Create, folder: Path, clock: Clock) ->
 
 
 def test_lock_of_a_dropped_file(rotate: Create, folder: Path, clock: Clock) -> None:
-    """A writer whose newest file was dropped by another goes on with the new one."""
+    """A writer whose newest file was dropped by another, even before its first, finds the new."""
     seen = rotate(keep="2d", every="1d")
     with RotatingFilter.open(folder, clock=clock) as other:
-        for turn, writer in enumerate([seen, other] * 4):
+        for turn, (writer, follower) in enumerate([(seen, other), (other, seen)] * 4, 1):
             clock.days(30 * turn)
             assert writer.add("key")
-            assert not seen.add("key")
             assert len(files_of(folder)) == 1
-
-
-def test_lock_of_a_file_that_is_gone(rotate: Create, folder: Path, clock: Clock) -> None:
-    """A writer that has never written, and whose newest file was dropped, finds the new one."""
-    seen = rotate(keep="2d", every="1d")
-    with RotatingFilter.open(folder, clock=clock) as other:
-        clock.days(30)
-        seen.add("key")
-        assert len(files_of(folder)) == 1
-        assert not other.add("key")
+            assert not follower.add("key")
+            assert not writer.add("key")
 
 
 def test_file_dropped_while_it_is_asked(rotate: Create, folder: Path, clock: Clock) -> None:

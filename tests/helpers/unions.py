@@ -62,21 +62,22 @@ def live_writer(
     opened: Callable[[Path], Filter] = BloomFilter.open,
     between: Callable[[], object] = lambda: None,
     distinct: int | None = None,
+    start: int = 0,
 ) -> Iterator[Callable[[int], int]]:
-    """Keep a child that adds 0, 1, 2, ... in batches of 100 for a block.
+    """Keep a child that adds 0, 1, 2, ..., or from `start` on, in batches of 100 for a block.
 
     Gives a function that waits until so many batches are acknowledged, and says how many keys
     are, by a report after each batch. After so many `distinct` keys it adds the same again: a
     filter gets no fuller than it is planned for.
     """
-    reports = Path(f"{os.fspath(path)}.reports")
+    reports = Path(f"{os.fspath(path)}.{start}.reports")
     reports.touch()
 
     def add_for_ever() -> None:
         with opened(Path(path)) as seen, reports.open("ab", buffering=0) as report:
             for number in itertools.count(0, 100):
-                start = number % distinct if distinct else number
-                seen.add_many(range(start, start + 100))
+                first = start + (number % distinct if distinct else number)
+                seen.add_many(range(first, first + 100))
                 report.write(b".")
                 between()
 

@@ -14,7 +14,7 @@ from checks import set_counters as damage_counters
 from damages import KEYS, MIB, at_pread, filter_of, sealed_of, untouched
 from faults import fail_with
 from reference import IMMUTABLE, NaiveFilter
-from workers import Child, end
+from unions import live_writer
 
 from mmbloom import BloomFilter, copy, verify
 from mmbloom.sizing import Layout
@@ -185,37 +185,18 @@ def test_unreadable_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     check_folder(tmp_path, "a")
 
 
-def add_for_ever(path: str, start: int, report: int) -> None:
-    """Add batches of 100 keys, and report the end of each once it is acknowledged."""
-    with BloomFilter.open(path) as seen:
-        while True:
-            seen.add_many(list(range(start, start + 100)))
-            start += 100
-            os.write(report, struct.pack("<q", start))
-            time.sleep(0.001)  # so many keys are enough
-
-
 def test_copies_while_others_write(tmp_path: Path, stress: int) -> None:
     """Law 4: with 2 writers at work every key acknowledged before copy began is in the copy."""
-    source, starts = filter_of(tmp_path / "a", 4 * MIB), (0, 1 << 40)
-    pipes = [os.pipe() for _ in starts]
-    writers = [
-        Child(lambda start=start, pipe=pipe: add_for_ever(source, start, pipe[1]))  # type: ignore[misc]
-        for start, pipe in zip(starts, pipes, strict=True)
-    ]
-    for _, report in pipes:
-        os.close(report)
-    try:
-        ends = list(starts)
+    source, far = filter_of(tmp_path / "a", 4 * MIB), 1 << 40
+    pause = partial(time.sleep, 0.001)  # so many keys are enough
+    with (
+        live_writer(source, between=pause) as near_keys,
+        live_writer(source, between=pause, start=far) as far_keys,
+    ):
         for number in range(8 * stress):
-            for each, (reports, _) in enumerate(pipes):
-                said = os.read(reports, 1 << 16)
-                (ends[each],) = struct.unpack_from("<q", said, len(said) - 8)
-            target = str(tmp_path / f"copy-{number}")
+            least, target = number + 1, str(tmp_path / f"copy-{number}")
+            keys = [*range(near_keys(least)), *range(far, far + far_keys(least))]
             copy(source, target, seal=bool(number % 2))
-            keys = [
-                key for start, stop in zip(starts, ends, strict=True) for key in range(start, stop)
-            ]
             found = verify(target, keys=keys)
             assert found.problems == (), found
             assert found.unfinished_batches == 0
@@ -223,10 +204,5 @@ def test_copies_while_others_write(tmp_path: Path, stress: int) -> None:
             assert naive.counters[1] == naive.popcount()
             assert len(KEYS) <= naive.counters[0] <= naive.popcount()
             os.unlink(target)
-        assert min(stop - start for start, stop in zip(starts, ends, strict=True)) > 500
-    finally:
-        for writer in writers:
-            end(writer)
-        for reports, _ in pipes:
-            os.close(reports)
+    assert len(keys) > 1000
     assert verify(source).ok

@@ -480,3 +480,15 @@ def test_what_cannot_be_combined(tmp_path: Path, name: str) -> None:
         COMBINE[name](one, tmp_path / "missing", made)
     assert missing.value.filename == str(tmp_path / "missing")
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("combine", [merge, intersect])
+def test_no_sources(tmp_path: Path, combine: Callable[..., object]) -> None:
+    """Sources are one or more, in a list: nothing has no parameters, and a path is none."""
+    empty: list[Any] = [[], (), iter([]), {}]
+    for sources in empty:
+        with pytest.raises(ValueError, match="sources is empty"):
+            combine(tmp_path / "out", sources)
+    with pytest.raises(TypeError, match="expected a list of paths"):
+        combine(tmp_path / "out", str(tmp_path / "one"))
+    check_folder(tmp_path)

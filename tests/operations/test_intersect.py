@@ -7,7 +7,7 @@ from operator import and_
 from pathlib import Path
 
 import pytest
-from checks import array_of, check_folder, check_settled, counters_of, set_counters
+from checks import array_of, check_settled, counters_of, set_counters
 from naive import LAYOUTS
 from reference import NaiveFilter
 from unions import make, make_random
@@ -108,12 +108,3 @@ def test_keys_added_are_no_more_than_of_any_source(tmp_path: Path, two: list[str
     set_counters(two[1], keys_added=0)
     intersect(tmp_path / "b", two)
     check_intersection(str(tmp_path / "b"), *two)
-
-
-def test_what_cannot_be_intersected(tmp_path: Path, two: list[str]) -> None:
-    """No inputs, or one path for a list: errors, no file."""
-    with pytest.raises(ValueError, match="sources is empty"):
-        intersect(tmp_path / "out", [])
-    with pytest.raises(TypeError, match="expected a list of paths"):
-        intersect(tmp_path / "out", two[0])
-    check_folder(tmp_path, "one", "two")

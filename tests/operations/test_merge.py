@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import struct
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -161,20 +160,6 @@ def test_inputs_are_never_mapped_nor_changed(
             merge(tmp_path / "out", two)
     assert maps
     assert not any(path in text for text in maps for path in two)
-
-
-@pytest.mark.parametrize("sources", [[], (), iter([]), {}], ids=["list", "tuple", "iterator", "{}"])
-def test_no_sources(tmp_path: Path, sources: Iterable[str]) -> None:
-    """A union of nothing has no parameters: ValueError."""
-    with pytest.raises(ValueError, match="sources is empty"):
-        merge(tmp_path / "out", sources)
-    check_folder(tmp_path)
-
-
-def test_one_path_is_no_list_of_paths(tmp_path: Path, two: list[str]) -> None:
-    """A path in the place of a list is a TypeError that says so."""
-    with pytest.raises(TypeError, match="expected a list of paths"):
-        merge(tmp_path / "out", two[0])
 
 
 def test_damaged_counters_of_inputs(tmp_path: Path, two: list[str]) -> None:
