@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from chains import files_of, manifest_of
+from chains import files_of
 from checks import change_header, contents, in_turn, seal
 
 from mmbloom import BloomFilter, GrowingFilter
@@ -89,12 +89,30 @@ def test_member_damaged_while_open(folder: Path, damage: str, number: int) -> No
             assert caught.value.path == str(file)
 
 
-@pytest.mark.parametrize("raw", [b"", b"{}", b"null", b"\0" * 5000])
-def test_damaged_manifest(folder: Path, raw: bytes) -> None:
-    (folder / "manifest.json").write_bytes(raw)
-    with pytest.raises(FormatError) as caught:
+def name_one_twice(manifest: Path) -> None:
+    record = json.loads(manifest.read_text())
+    record["members"][1]["uuid"] = record["members"][0]["uuid"]
+    manifest.write_text(json.dumps(record))
+
+
+MANIFESTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty": (lambda manifest: manifest.write_bytes(b""), "expected"),
+    "no fields": (lambda manifest: manifest.write_bytes(b"{}"), "expected"),
+    "null": (lambda manifest: manifest.write_bytes(b"null"), "expected"),
+    "zeros": (lambda manifest: manifest.write_bytes(bytes(5000)), "expected"),
+    "missing": (Path.unlink, "missing"),
+    "fifo": (in_turn(Path.unlink, os.mkfifo), "regular file"),
+    "one twice": (name_one_twice, "different"),
+}
+
+
+@pytest.mark.parametrize("damage", MANIFESTS)
+def test_damaged_manifest(folder: Path, damage: str) -> None:
+    change, said = MANIFESTS[damage]
+    change(folder / "manifest.json")
+    with pytest.raises(FormatError, match=said) as caught:
         GrowingFilter.open(folder)
-    assert caught.value.path == str(folder / "manifest.json")
+    assert caught.value.path == str(folder if damage == "missing" else folder / "manifest.json")
 
 
 def test_manifest_damaged_while_open(folder: Path) -> None:
@@ -111,15 +129,6 @@ def test_manifest_damaged_while_open(folder: Path) -> None:
         assert seen.contains_many(KEYS).all()
 
 
-def test_manifest_that_is_no_file(folder: Path) -> None:
-    (folder / "manifest.json").unlink()
-    with pytest.raises(FormatError, match="missing"):
-        GrowingFilter.open(folder)
-    os.mkfifo(folder / "manifest.json")
-    with pytest.raises(FormatError, match="regular file"):
-        GrowingFilter.open(folder)
-
-
 def test_extra_files_are_nobodys(folder: Path) -> None:
     """What the manifest does not name is neither read nor touched."""
     (folder / "notes.txt").write_text("mine")
@@ -130,15 +139,6 @@ def test_extra_files_are_nobodys(folder: Path) -> None:
         seen.update(range(1000))
     assert (folder / "notes.txt").read_text() == "mine"
     assert {"notes.txt", "9999.bloom", "more"} <= {*os.listdir(folder)}
-
-
-def test_two_members_are_one_file(folder: Path) -> None:
-    """A manifest that names one filter twice is none."""
-    record = manifest_of(folder)
-    record["members"][1]["uuid"] = record["members"][0]["uuid"]
-    (folder / "manifest.json").write_text(json.dumps(record))
-    with pytest.raises(FormatError, match="different"):
-        GrowingFilter.open(folder)
 
 
 def test_sealed_newest_is_read_only(folder: Path) -> None:

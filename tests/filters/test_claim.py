@@ -24,7 +24,6 @@ from mmbloom import (
     ClosedFilterError,
     DurabilityError,
     FileChangedError,
-    LockTimeoutError,
 )
 from mmbloom.sizing import Layout
 
@@ -89,34 +88,6 @@ def test_claim_in_small_chunks_is_add_many(
             assert answer == [two.add(key) for key in batch]
         check_same_filter(one.path, two.path)
     shutil.rmtree(folder)
-
-
-def test_lock_is_kept_for_the_block(create: Create, path: str) -> None:
-    """Others wait from the first line of the block to the last; making a claim takes nothing."""
-    seen = create(1000)
-    claim = seen.claim(["a"])
-    assert flock_is_free(path)
-    with BloomFilter.open(path, lock_timeout=0.01) as other:
-        with claim:
-            assert not flock_is_free(path)
-            with pytest.raises(LockTimeoutError):
-                other.add("a")
-        assert not other.add("a")
-
-
-def test_adds_within_a_claim(create: Create, path: str) -> None:
-    """What is added within the block counts for later answers; the marks come last."""
-    seen = create(1000)
-    with seen.claim(["a", "b"]) as new:
-        assert new.all()
-        assert seen.add("c")
-        assert seen.add_many(["c", "d"]).tolist() == [False, True]
-        assert "d" in seen
-        assert "a" not in seen
-    check_holds(seen, "abcd")
-    assert (
-        counters_of(path)["positions_set"] == int.from_bytes(array_of(path), "little").bit_count()
-    )
 
 
 def test_error_in_entering_frees_the_lock(

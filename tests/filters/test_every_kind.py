@@ -429,10 +429,14 @@ def test_sealed_copy(seen: Any, kind: Kind, path: str, mode: Any) -> None:
     assert contents(sealed) == before
 
 
-def test_lock_held_by_another_object(seen: Any, kind: Kind, path: str) -> None:
+@pytest.mark.parametrize("block", ["locked", "claim"])
+def test_lock_held_by_another_object(seen: Any, kind: Kind, path: str, block: str) -> None:
     """Writes time out and name the filter; reads go on in either mode, and take no lock."""
     with kind.open(path, lock_timeout=0.02) as other, kind.open(path, "r") as reader:
-        with seen.locked():
+        holder = seen.locked() if block == "locked" else seen.claim(["claimed"])
+        assert flock_is_free(newest_of(path))
+        with holder:
+            assert not flock_is_free(newest_of(path))
             assert "old" in other  # the file has been checked, but not the lock
             start = time.monotonic()
             check_refused(writes_of(other), other, LockTimeoutError, "held by others for 0.02 s")
@@ -582,10 +586,11 @@ WRONG_KEYS = [
     (None, KeyTypeError),
     (2**64, KeyTypeError),
     ("\ud800", KeyEncodingError),
+    ("\ud800" * 1000, KeyEncodingError),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "error"), WRONG_KEYS, ids=ascii)
+@pytest.mark.parametrize(("wrong", "error"), WRONG_KEYS, ids=lambda one: ascii(one)[:20])
 def test_what_is_no_key(seen: Any, path: str, wrong: Any, error: type[Exception]) -> None:
     """It is an error and not "absent", however many keys come with it; and nothing is added."""
     before = contents(path)

@@ -17,7 +17,7 @@ import pytest
 from checks import counters_of
 from naive import LAYOUTS
 
-from mmbloom import BloomFilter, CountingBloomFilter, KeyEncodingError, KeyTypeError, ReentryError
+from mmbloom import BloomFilter, CountingBloomFilter, KeyTypeError, ReentryError
 from mmbloom._system.typing import HashName
 from mmbloom.sizing import Layout
 
@@ -77,7 +77,7 @@ def test_as_one_by_one(
 
 @pytest.mark.parametrize("call", ["contains_many", "add_many"])
 def test_what_is_not_plain(seen: BloomFilter, call: str) -> None:
-    """Rare keys, and what is none, are what they are in a large batch."""
+    """Rare keys and forms are what they are in a large batch."""
 
     class Text(str):
         __slots__ = ()
@@ -100,22 +100,10 @@ def test_what_is_not_plain(seen: BloomFilter, call: str) -> None:
         assert (answers != new).all()
     assert ask([]).tolist() == []
     assert ask(["x", None], nulls="skip").tolist() == [not new, False]
-    wrong: list[tuple[list[Any], type[KeyTypeError | KeyEncodingError], int]] = [
-        (["x", None], KeyTypeError, 1),
-        (["x", "y", 1.5], KeyTypeError, 2),
-        (["new", "\ud800"], KeyEncodingError, 1),
-        (["new", "\ud800" * 1000], KeyEncodingError, 1),
-    ]
-    for keys, error, position in wrong:
-        with pytest.raises((KeyTypeError, KeyEncodingError)) as caught:
-            ask(keys)
-        assert type(caught.value) is error
-        assert caught.value.position == position
     with pytest.raises(ValueError, match="nulls is 'some'"):
         ask(["x"], nulls="some")
     with pytest.raises(KeyTypeError, match="single str"):
         ask("x")
-    assert "new" not in seen
     assert ask(nulls="error", keys=["x"]).tolist() == [not new]
 
 

@@ -95,16 +95,6 @@ def test_exclusions_owner_and_mode_go_along(tmp_path: Path) -> None:
     check_grown(path)
 
 
-def test_a_time_to_wait_that_is_none(tmp_path: Path) -> None:
-    """It is refused before the file is opened, and the file stays as it is."""
-    path = full(tmp_path / "seen")
-    before = path.read_bytes()
-    for seconds in (-1.0, float("nan")):
-        with pytest.raises(ValueError, match="lock_timeout is"):
-            mmbloom.grow(path, lock_timeout=seconds)
-    assert path.read_bytes() == before
-
-
 def test_a_file_past_all_use(tmp_path: Path) -> None:
     """A folder with it would drop as much for good: it is refused, and stays what it is."""
     path = tmp_path / "seen"
@@ -181,8 +171,11 @@ def test_what_cannot_grow_says_why(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no filter")
     refuse(tmp_path / "text", FormatError, "expected")
     refuse(tmp_path / "absent", FileNotFoundError, "No such file")
-    with pytest.raises(ValueError, match="reserve is 'zero'"):
-        grow(file, reserve="zero")  # type: ignore[arg-type]
+    before, bad = file.read_bytes(), [("reserve", "zero"), ("lock_timeout", -1.0)]
+    for name, value in (*bad, ("lock_timeout", float("nan"))):
+        with pytest.raises(ValueError, match=f"{name} is"):
+            grow(file, **{name: value})  # type: ignore[arg-type]
+    assert file.read_bytes() == before
     grow(file)
     check_grown(file)
 

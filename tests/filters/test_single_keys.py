@@ -8,11 +8,11 @@ import os
 import shutil
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -301,25 +301,22 @@ def test_threads_of_one_object(path: str, tally: Callable[..., None]) -> None:
 
 def test_closed_by_another_thread(path: str) -> None:
     """Every key that was added before the filter was closed is there, and no key is after it."""
+
+    def add(seen: BloomFilter) -> None:
+        with suppress(ClosedFilterError):
+            for key in range(10_000_000):
+                new.append(seen.add(key))
+                added.append(key)
+
+    def close(seen: BloomFilter) -> None:
+        time.sleep(0.01)
+        seen.close()
+
     for _ in range(10):
-        added, new, closed = list[int](), list[bool](), threading.Event()
+        added, new = list[int](), list[bool]()
         with BloomFilter.create(path, 1_000_000) as seen:
-
-            def add(
-                seen: BloomFilter = seen, added: list[int] = added, new: list[bool] = new
-            ) -> None:
-                with suppress(ClosedFilterError):
-                    for key in range(10_000_000):
-                        new.append(seen.add(key))
-                        added.append(key)
-
-            def close(seen: BloomFilter = seen, closed: threading.Event = closed) -> None:
-                time.sleep(0.01)
-                seen.close()
-                closed.set()
-
-            run_threads(add, close)
-        assert closed.is_set()
+            run_threads(partial(add, seen), partial(close, seen))
+        assert seen.closed
         assert len(added) < 10_000_000
         with BloomFilter.open(path, "r") as reader:
             assert reader.contains_many(added).all()

@@ -12,6 +12,7 @@ from checks import array_of, flock_is_free
 from kinds import KINDS, Kind, each_kind
 from workers import PATIENCE, Child, in_child
 
+import mmbloom
 from mmbloom import BloomFilter, LockTimeoutError, ReentryError
 
 Create = Callable[..., BloomFilter]
@@ -37,7 +38,7 @@ def test_five_tasks_claim_one_key(path: str, kind: Kind) -> None:
 
 @each_kind
 def test_a_claim_within_a_claim(path: str, kind: Kind) -> None:
-    """It raises at once, whatever its keys are; the outer one goes on, and others follow."""
+    """It raises at once, whatever its keys are; the outer one goes on, adds, and others follow."""
     with kind.create(path, 2 if kind is KINDS["growing"] else 100) as seen:
         with seen.claim(["a", "b"]) as outer:
             assert outer.all()
@@ -45,7 +46,10 @@ def test_a_claim_within_a_claim(path: str, kind: Kind) -> None:
                 with pytest.raises(ReentryError, match="around this one"), seen.claim(keys):
                     pytest.fail("entered")
             assert seen.add("d")
-        assert seen.contains_many(["a", "b", "c", "d"]).tolist() == [True, True, False, True]
+            assert seen.add_many(["d", "e"]).tolist() == [False, True]
+            assert seen.contains_many(["a", "d", "e"]).tolist() == [False, True, True]
+        assert seen.contains_many([*"abcde"]).tolist() == [True, True, False, True, True]
+        assert mmbloom.verify(path).ok
         with seen.locked(), seen.claim(["a", "c"]) as new:
             assert new.tolist() == [False, True]
 

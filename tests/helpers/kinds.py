@@ -54,13 +54,12 @@ def reads_of(seen: Filter) -> Calls:
 
 def writes_of(seen: Filter) -> Calls:
     """Return every call of a filter that writes."""
-    if not isinstance(seen, CountingBloomFilter):
-        return dict(WRITES)
-    removes: Calls = {
+    of_its_own: Calls = {
+        "union_update": lambda seen: seen.union_update(seen),
         "remove": lambda seen: seen.remove("a"),
         "remove_many": lambda seen: seen.remove_many(["a"]),
     }
-    return WRITES | removes
+    return WRITES | {name: of_its_own[name] for name in of_its_own if hasattr(type(seen), name)}
 
 
 def check_refused(calls: Calls, seen: Filter, error: type[MmbloomError], match: str) -> None:
