@@ -19,12 +19,13 @@ from chains import (
     manifest_of,
     naive_files,
 )
+from checks import claim
 from faults import Hook, at_call, fail_with, kill_self, os_calls
 from sweeps import Sweep, calls_of
 from tally import Count
 from workers import ChildDiedError, in_child
 
-from mmbloom import BloomFilter, Filter, GrowingFilter, verify
+from mmbloom import BloomFilter, GrowingFilter, verify
 
 OLD = [f"old {i}" for i in range(10)]
 NEW = [f"new {i}" for i in range(15)]  # for a further file
@@ -71,11 +72,6 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with GrowingFilter.create(folder, 10, 1e-9) as seen:
         assert seen.add_many(OLD).all()
     return folder
-
-
-def claim(seen: Filter, keys: list[str]) -> list[bool]:
-    with seen.claim(keys) as new:
-        return list(new)
 
 
 def grow(folder: Path, way: Way, before: Hook) -> None:

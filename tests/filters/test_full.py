@@ -6,11 +6,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from checks import array_of, counters_of, flock_is_free, set_counters
+from checks import array_of, claim, counters_of, flock_is_free, set_counters
+from kinds import KINDS
 
 import mmbloom
 from mmbloom import (
@@ -24,26 +24,20 @@ from mmbloom import (
     Sieve,
 )
 
-
-def claimed(seen: Filter, keys: Any) -> None:
-    with seen.claim(keys):
-        pass
-
-
 WAYS: dict[str, Callable[[Filter, range], object]] = {
     "add_many": lambda seen, keys: seen.add_many(keys),
     "update": lambda seen, keys: seen.update([*keys]),
-    "claim": claimed,
+    "claim": claim,
     "push_many": lambda seen, keys: Sieve[int](seen).push_many(keys),
     "add": lambda seen, keys: [seen.add(key) for key in keys],
 }
-ONE_FILE = {"bits": BloomFilter, "counters": CountingBloomFilter}
+ONE_FILE = ["plain", "counting"]
 
 
 @contextmanager
-def full(path: str, kind: str = "bits", on_full: Any = "raise") -> Iterator[Filter]:
+def full(path: str, kind: str = "plain", on_full: str = "raise") -> Iterator[Filter]:
     """Give a filter that has the thousand keys it was planned for."""
-    with ONE_FILE[kind].create(path, 1000, 1e-6, seed=1, on_full=on_full) as seen:
+    with KINDS[kind].create(path, error_rate=1e-6, seed=1, on_full=on_full) as seen:
         assert seen.add_many(range(1000)).all()
         yield seen
 
@@ -57,11 +51,11 @@ def test_what_goes_past_the_plan_is_refused_whole(tmp_path: Path, way: str, kind
         before = array_of(path), counters_of(path)
         with pytest.raises(FilterFullError, match="and was planned for 1000") as caught:
             WAYS[way](seen, range(5000, 5100))
-        if kind == "bits":
+        if kind == "plain":
             assert (array_of(path), counters_of(path)) == before
             assert (caught.value.keys, caught.value.fits) == (1000, 0)
         assert flock_is_free(path)
-        if kind == "bits":
+        if kind == "plain":
             assert not seen.add_many(range(1000)).any(), "what is not new needs no room"
             assert not seen.add(7)
 
@@ -79,31 +73,31 @@ def test_a_batch_that_fits_in_part(tmp_path: Path) -> None:
         assert seen.info().keys_added == 1000
 
 
-@pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter, RotatingFilter])
-def test_a_claim_has_its_room(tmp_path: Path, kind: Any) -> None:
+@pytest.mark.parametrize("kind", [*ONE_FILE, "rotating"])
+def test_a_claim_has_its_room(tmp_path: Path, kind: str) -> None:
     """What a claim will mark counts for what its block adds, and no longer than the claim."""
-    with of_kind(kind, tmp_path / "seen") as seen:
+    with KINDS[kind].create(tmp_path / "seen", 100, seed=1, on_full="raise") as seen:
         assert seen.add_many(range(60)).all()
         with seen.claim(range(100, 130)):
             with pytest.raises(FilterFullError) as caught:
                 seen.add_many(range(200, 220))
             fits = caught.value.fits or 0
             # One that counts goes by an estimate, which has its own spread of sqrt(100).
-            assert fits == 10 or (kind is CountingBloomFilter and 10 < fits < 20)
+            assert fits == 10 or (kind == "counting" and 10 < fits < 20)
             assert seen.add_many(range(200, 200 + fits)).all()
             with pytest.raises(FilterFullError):
                 seen.add_many(range(300, 302))
         assert seen.info().keys_added == 90 + fits
-    with of_kind(kind, tmp_path / "other") as seen:
+    with KINDS[kind].create(tmp_path / "other", 100, seed=1, on_full="raise") as seen:
         with pytest.raises(KeyError), seen.claim(range(90)):
             raise KeyError
         assert seen.add_many(range(100, 200)).all(), "a claim that failed keeps no room"
 
 
-@pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter, RotatingFilter])
-def test_a_claim_in_a_block_gives_its_room_back(tmp_path: Path, kind: Any) -> None:
+@pytest.mark.parametrize("kind", [*ONE_FILE, "rotating"])
+def test_a_claim_in_a_block_gives_its_room_back(tmp_path: Path, kind: str) -> None:
     """Also where the lock is kept; and a claim of no keys within takes nothing of it away."""
-    with of_kind(kind, tmp_path / "seen") as seen:
+    with KINDS[kind].create(tmp_path / "seen", 100, seed=1, on_full="raise") as seen:
         with seen.locked():
             with pytest.raises(KeyError), seen.claim(range(90)):
                 raise KeyError
@@ -125,14 +119,6 @@ def test_a_warning_counts_what_is_claimed(tmp_path: Path) -> None:
         with seen.claim(range(80_000)), told:
             seen.add_many(range(100_000, 130_000))
         assert seen.info().keys_added == 110_000
-
-
-def of_kind(kind: Any, path: Path) -> Any:
-    """Make a filter of 100 keys that refuses more."""
-    options: dict[str, Any] = {"error_rate": 1e-9, "seed": 1, "on_full": "raise"}
-    if kind is RotatingFilter:
-        return kind.create(path, keep="7d", every="1d", capacity_per_period=100, **options)
-    return kind.create(path, 100, **options)
 
 
 def test_of_many_chunks_none_is_marked(tmp_path: Path) -> None:
@@ -194,7 +180,7 @@ def test_keys_that_repeat_in_a_batch_are_counted_once(tmp_path: Path) -> None:
 
 def test_removal_makes_room(tmp_path: Path) -> None:
     """A counting filter has room again where keys were taken out."""
-    with full(str(tmp_path / "seen"), "counters") as seen:
+    with full(str(tmp_path / "seen"), "counting") as seen:
         with pytest.raises(FilterFullError):
             seen.add_many(range(5000, 5100))
         assert isinstance(seen, CountingBloomFilter)
@@ -223,14 +209,8 @@ def test_a_period_that_is_full(tmp_path: Path) -> None:
     """A rotating filter refuses what its period was not planned for, and goes on in the next."""
     now = [0.0]
     folder = tmp_path / "seen"
-    with RotatingFilter.create(
-        folder,
-        capacity_per_period=1000,
-        error_rate=1e-6,
-        seed=1,
-        on_full="raise",
-        clock=lambda: now[0],
-    ) as seen:
+    rotating = KINDS["rotating"]
+    with rotating.create(folder, seed=1, on_full="raise", clock=lambda: now[0]) as seen:
         seen.add_many(range(900))
         for way in (WAYS["add_many"], WAYS["claim"]):
             with pytest.raises(FilterFullError, match="make a larger one") as caught:

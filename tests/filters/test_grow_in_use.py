@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from chains import InUse, files_of
+from checks import claim
 from workers import in_child
 
 import mmbloom
@@ -63,11 +64,6 @@ def grow_and_add(path: str) -> None:
         grown.add_many(range(100, 400))
 
 
-def claim(seen: Filter, key: str) -> bool:
-    with seen.claim([key]) as new:
-        return bool(new[0])
-
-
 def in_block(seen: Filter, key: str) -> bool:
     with seen.locked():
         return seen.add(key)
@@ -83,7 +79,7 @@ WAYS: dict[str, Callable[[Filter, str], bool]] = {
     "add": lambda seen, key: seen.add(key),
     "add_many": lambda seen, key: bool(seen.add_many([key])[0]),
     "update": lambda seen, key: bool(seen.update(iter([key]))),
-    "claim": claim,
+    "claim": lambda seen, key: claim(seen, [key])[0],
     "block": in_block,
     "hashes": by_hash,
 }

@@ -41,9 +41,10 @@ READS: dict[str, Callable[[BloomFilter], object]] = {
 }
 
 
-def _enter_claim(seen: BloomFilter) -> None:
-    with seen.claim(["a"]):
-        pass
+def claim(seen: Any, keys: Iterable[Any]) -> list[bool]:
+    """Claim keys for an empty block, and list which of them are new."""
+    with seen.claim(keys) as new:
+        return list(map(bool, new))
 
 
 def _enter_locked(seen: BloomFilter) -> None:
@@ -55,7 +56,7 @@ WRITES: dict[str, Callable[[BloomFilter], object]] = {
     "add": lambda seen: seen.add("a"),
     "add_many": lambda seen: seen.add_many(["a"]),
     "update": lambda seen: seen.update(iter(["a"])),
-    "claim": _enter_claim,
+    "claim": lambda seen: claim(seen, ["a"]),
     "locked": _enter_locked,
     "recount": lambda seen: seen.recount(),
 }
