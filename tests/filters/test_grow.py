@@ -15,7 +15,7 @@ import sweeps
 from checks import flock_is_free, let_others_in, soon
 from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
 from unions import live_writer
-from workers import ChildDiedError, in_child
+from workers import ChildDiedError, as_user, in_child
 
 import mmbloom
 from mmbloom import (
@@ -213,15 +213,9 @@ def test_of_another_user(tmp_path: Path) -> None:
     os.chown(theirs, 65534, 2345)
     let_others_in(tmp_path)
     tmp_path.chmod(0o777)
-
-    def as_nobody() -> None:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
-        refuse(path, PermissionError, "belongs to user 0|not permitted")
-        refuse(theirs, PermissionError, "it is for group 2345")
-
-    in_child(as_nobody)
+    nobody = 65534
+    as_user(nobody, lambda: refuse(path, PermissionError, "belongs to user 0|not permitted"))
+    as_user(nobody, lambda: refuse(theirs, PermissionError, "it is for group 2345"))
     assert path.is_file()
 
 

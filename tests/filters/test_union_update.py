@@ -4,7 +4,6 @@ import itertools
 import mmap
 import os
 import shutil
-import tracemalloc
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -18,7 +17,7 @@ from faults import die_when_written
 from naive import LAYOUTS
 from reference import NaiveFilter
 from unions import bits_of, check_union, make, make_random
-from workers import ChildDiedError, in_child
+from workers import ChildDiedError, in_child, peak_memory
 
 from mmbloom import (
     BloomFilter,
@@ -256,12 +255,5 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     """Law 17: a union of 18 MiB takes a few of them at a time."""
     one = make(tmp_path / "one", capacity=16_000_000)
     two = make(tmp_path / "two", range(100_000), one)
-
-    def peak() -> int:
-        with BloomFilter.open(one) as seen:
-            tracemalloc.start()
-            seen.union_update(two)
-            return tracemalloc.get_traced_memory()[1]
-
-    assert in_child(peak) < 10 << 20
+    assert peak_memory(lambda: unite(one, two)) < 10 << 20
     assert bits_of(one) == bits_of(two)

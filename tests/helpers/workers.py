@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 import traceback
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -153,6 +154,17 @@ def in_child(function: Callable[[], T], timeout: float = PATIENCE) -> T:
         return child.result(timeout)
     finally:
         end(child)
+
+
+def peak_memory(action: Callable[[], object]) -> int:
+    """Run an action in a child, and count the bytes of Python that it has at most at a time."""
+
+    def run() -> int:
+        tracemalloc.start()
+        action()
+        return tracemalloc.get_traced_memory()[1]
+
+    return in_child(run)
 
 
 def as_user(user: int, function: Callable[[], T]) -> T:

@@ -4,7 +4,6 @@ import itertools
 import os
 import random
 import shutil
-import tracemalloc
 import warnings
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,7 @@ from checks import check_folder, check_pickles
 from faults import at_call, os_calls
 from naive import LAYOUTS
 from unions import check_merged, live_writer, make_growing, make_rotating
-from workers import in_child
+from workers import in_child, peak_memory
 
 from mmbloom import (
     CapacityWarning,
@@ -272,13 +271,10 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     """Law 17: many large folders take no more memory than two."""
     large = make_growing(tmp_path / "large", range(100), initial_capacity=1_000_000)
     assert files_of(large)[0].stat().st_size > 6 << 20
-
-    def peak(number: int) -> int:
-        tracemalloc.start()
-        merge(tmp_path / f"out {number}", [large] * number)
-        return tracemalloc.get_traced_memory()[1]
-
-    two, many = (in_child(partial(peak, number)) for number in (2, 30))
+    two, many = (
+        peak_memory(partial(merge, tmp_path / f"out {number}", [large] * number))
+        for number in (2, 30)
+    )
     assert many < two + (3 << 20)
 
 

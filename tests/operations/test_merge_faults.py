@@ -2,7 +2,6 @@
 
 import errno
 import os
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from checks import check_folder
 from faults import allow_descriptors
 from unions import check_union, make, make_growing, make_two
-from workers import in_child
+from workers import in_child, peak_memory
 
 from mmbloom import BloomFilter, merge
 
@@ -19,14 +18,8 @@ BIG = 4_000_000  # keys; arrays of 4.7 MiB
 
 def peak_of(folder: Path, sources: list[str]) -> int:
     """The most memory that a merge has at a time, in bytes."""
-
-    def run() -> int:
-        tracemalloc.start()
-        merge(folder / "out", sources)
-        return tracemalloc.get_traced_memory()[1]
-
     try:
-        return in_child(run)
+        return peak_memory(lambda: merge(folder / "out", sources))
     finally:
         (folder / "out").unlink()
 
