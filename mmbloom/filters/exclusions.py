@@ -9,6 +9,7 @@ lock: of two processes that add exclusions at once, neither loses any.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
@@ -80,6 +81,14 @@ def _arrange(listed: Listed, key_hash: KeyHash) -> _Table:
 _NONE = _Table(NOTHING, np.zeros(0, np.uint64), np.zeros(1, np.bool_))
 
 
+def _has_grown(path: str) -> bool:
+    """Return whether a folder is where the filter of a file of exclusions was a file."""
+    try:
+        return stat.S_ISDIR(os.stat(grown_from(path)).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 class ExclusionList:
     """The exclusions of one open filter, as far as they are known.
 
@@ -137,15 +146,14 @@ class ExclusionList:
         if table is _NONE and not os.access(
             path, os.F_OK, effective_ids=True, follow_symlinks=False
         ):
-            folder = grown_from(path)
-            if not os.path.isdir(folder):
+            if not _has_grown(path):
                 return
-            path = exclusions_path_in(folder)  # it has grown during a question: see `move`
+            path = exclusions_path_in(grown_from(path))  # during a question: see `move`
         try:
             if table.listed.signature == signature_of(os.stat(path)):
                 return
         except (FileNotFoundError, NotADirectoryError):
-            if not os.path.isdir(grown_from(self.path)):  # else they are in the folder: see `move`
+            if not _has_grown(self.path):  # else they are in the folder: see `move`
                 self._learn(_NONE)
             return
         except OSError:  # a link that cannot be followed: whose it is, is to be seen first
