@@ -9,7 +9,6 @@ lock: of two processes that add exclusions at once, neither loses any.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
@@ -81,12 +80,13 @@ def _arrange(listed: Listed, key_hash: KeyHash) -> _Table:
 _NONE = _Table(NOTHING, np.zeros(0, np.uint64), np.zeros(1, np.bool_))
 
 
-def _has_grown(path: str) -> bool:
-    """Return whether a folder is where the filter of a file of exclusions was a file."""
-    try:
-        return stat.S_ISDIR(os.stat(grown_from(path)).st_mode)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
+def _is_there(path: str) -> bool:
+    """Return whether a file of exclusions can be reached: a link is there, wherever it leads.
+
+    A stat of what is not there raises, which takes four times as long. It is checked for the
+    effective user: the real one may not be allowed to look into the folder.
+    """
+    return os.access(path, os.F_OK, effective_ids=True, follow_symlinks=False)
 
 
 class ExclusionList:
@@ -140,20 +140,15 @@ class ExclusionList:
     def reread(self) -> None:
         """Learn of changes of the file at once; raises what `refresh` raises."""
         table, path = self._table, self.path
-        # A stat of what is not there raises, which takes four times as long. A link is there,
-        # whatever it leads to: one that cannot be followed is no reason to find excluded keys.
-        # Of the effective user: the real one may not be allowed to look into the folder.
-        if table is _NONE and not os.access(
-            path, os.F_OK, effective_ids=True, follow_symlinks=False
-        ):
-            if not _has_grown(path):
-                return
-            path = exclusions_path_in(grown_from(path))  # during a question: see `move`
+        # A link that cannot be followed is no reason to find excluded keys.
+        if table is _NONE and not _is_there(path):
+            return
         try:
             if table.listed.signature == signature_of(os.stat(path)):
                 return
         except (FileNotFoundError, NotADirectoryError):
-            if not _has_grown(self.path):  # else they are in the folder: see `move`
+            # If the filter has grown during a question they are in the folder: see `move`.
+            if not _is_there(exclusions_path_in(grown_from(path))):
                 self._learn(_NONE)
             return
         except OSError:  # a link that cannot be followed: whose it is, is to be seen first
