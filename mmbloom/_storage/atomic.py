@@ -12,7 +12,6 @@ file is changed by its descriptor, never by its name, and in the end what is at 
 with that descriptor.
 """
 
-import ctypes
 import errno
 import os
 import stat
@@ -21,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple, get_args
 
 from mmbloom._storage.warnings import warn
-from mmbloom._system import proc
+from mmbloom._system import disk
 from mmbloom._system.descriptors import open_file
 from mmbloom._system.typing import Reserve
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
@@ -37,7 +36,12 @@ class _ModeBits(int):
 
 OWNER_ONLY: int = _ModeBits(0o600)  # another user must not test keys against it
 
-_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # errors of such file systems
+_NO_HARD_LINKS = {
+    errno.EPERM,
+    errno.ENOTSUP,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+}  # errors of such file systems
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `write_zeros`
 _THERE_ALREADY = "a file is there already; open that one, or choose another path"
 _FOLDER_THERE = "a folder is there already; name a file to be made in it, or choose another path"
@@ -104,8 +108,8 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
     path, permissions, allow_network, instead_of = target
     _require_permissions(permissions)
     folder = os.path.dirname(path)
-    file_system = proc.file_system_type(folder)
-    if file_system in proc.NETWORK and not allow_network:
+    file_system = disk.file_system_type(folder)
+    if file_system in disk.NETWORK and not allow_network:
         raise NetworkFileSystemError(path, file_system)
     exclusions = exclusions_path(path)
     if os.path.lexists(exclusions) and not os.path.lexists(path):
@@ -142,7 +146,7 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
         with suppress(OSError):
             os.unlink(temporary)
     sync_folder(folder)
-    if mapped and file_system in proc.COPY_ON_WRITE:
+    if mapped and file_system in disk.COPY_ON_WRITE:
         warn(
             f"{path}: {file_system} copies on write and cannot promise the disk space of this "
             "filter; keep free space, a full disk would end the process",
@@ -167,9 +171,9 @@ def _reserve(fd: int, size: int, path: str) -> bool:
     # On a full disk, a write to a hole through a map is a signal that kills, not an exception.
     try:
         try:
-            os.posix_fallocate(fd, 0, size)
-        except (AttributeError, OSError) as error:
-            if getattr(error, "errno", None) not in (None, errno.EOPNOTSUPP, errno.EINVAL):
+            disk.allocate(fd, size)
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL):
                 raise
             write_zeros(fd, 0, size)
             return False
@@ -226,10 +230,7 @@ def sync_folder(folder: str) -> None:
     """Force the names of a folder's files to the disk."""
     fd = open_file(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system without folder sync
-            raise
+        disk.sync_names(fd)
     finally:
         os.close(fd)
 
@@ -283,7 +284,7 @@ def draft_file(
         rest = memoryview(raw)
         while rest:
             rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
+        disk.sync(fd)
     except BaseException:
         os.close(fd)
         raise
@@ -397,34 +398,19 @@ _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 def _exchange(temporary: str, path: str, there: os.stat_result) -> None:
     """Swap a folder with what is at the path; undo it if that is not `there`."""
     try:
-        exchange_names(temporary, path)
+        disk.exchange_names(temporary, path)
     except OSError as error:
         reason = error.strerror
         if error.errno in _NO_EXCHANGE:
+            what = "system" if error.errno == errno.ENOSYS else "file system"
             reason = (
-                "this file system cannot put a folder in the place of what is there in one step; "
+                f"this {what} cannot put a folder in the place of what is there in one step; "
                 f"do this on another one ({reason})"
             )
         raise OSError(error.errno, reason, path) from error
     if not os.path.samestat(os.lstat(temporary), there):
-        exchange_names(temporary, path)
+        disk.exchange_names(temporary, path)
         raise OSError(errno.ESTALE, _PUT_IN_PLACE, path)
-
-
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux; Python does not define them
-
-
-def exchange_names(one: str, other: str) -> None:
-    """Swap two names of a folder in one step; OSError from the system."""
-    library = ctypes.CDLL(None, use_errno=True)
-    try:
-        call = library.renameat2  # of Linux 3.15 and glibc 2.28
-    except AttributeError:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from None
-    names = os.fsencode(one), os.fsencode(other)
-    if call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
 
 
 def _remove(temporary: str, fd: int, path: str) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from mmbloom._storage.atomic import WRITE_BYTES, Target, new_file, write_at, write_zeros
 from mmbloom._storage.opening import BITS, Kind, kind_of, possible_count
-from mmbloom._system import proc
+from mmbloom._system import disk
 from mmbloom._system.memory import too_large_to_be_dirty
 from mmbloom._system.typing import Reserve, Words
 from mmbloom.format.header import HEADER_BYTES, SEALED, Header, encode, with_counters
@@ -49,7 +49,7 @@ class Appender:
         with self._named():
             if beginning:
                 write_at(self._fd, beginning, 0)
-            os.fsync(self._fd)
+            disk.sync(self._fd)
 
     def _write_out(self, size: int) -> None:
         rest = memoryview(bytes(self._waiting[:size]))
@@ -154,7 +154,7 @@ def create_file(
     header = Header(params, time.time_ns(), os.urandom(16), kind.number)
     with new_file(target, header.file_bytes) as made:
         write_at(made.fd, encode(header, key_rule), 0)
-        os.fsync(made.fd)
-        on_disk = made.reserved and made.file_system not in proc.IN_MEMORY
+        disk.sync(made.fd)
+        on_disk = made.reserved and made.file_system not in disk.IN_MEMORY
         if on_disk and reserve == "zeros" and not too_large_to_be_dirty(header.array_bytes):
             write_zeros(made.fd, HEADER_BYTES, header.file_bytes)

@@ -25,7 +25,7 @@ from mmbloom._storage.opening import (
     read_only_reason,
 )
 from mmbloom._storage.working_copy import NO_COPY
-from mmbloom._system import memory, proc
+from mmbloom._system import disk, memory
 from mmbloom._system.descriptors import OpenFile
 from mmbloom._system.typing import Resident
 from mmbloom.errors import (
@@ -117,8 +117,8 @@ class MappedFilter:
             raise
 
     def _check_file_system(self, allow_network: bool) -> None:
-        file_system = proc.file_system_type(self.path)
-        if file_system in proc.NETWORK and not allow_network:
+        file_system = disk.file_system_type(self.path)
+        if file_system in disk.NETWORK and not allow_network:
             raise NetworkFileSystemError(self.path, file_system)
 
     @property

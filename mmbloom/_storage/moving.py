@@ -41,7 +41,7 @@ from mmbloom._storage.working_copy import (
     named_by,
     sweep,
 )
-from mmbloom._system import memory
+from mmbloom._system import disk, memory
 from mmbloom._system.descriptors import OpenFile, ThreadLock
 from mmbloom._system.sections import CALL, IN_A_CALL, outlast
 from mmbloom._system.typing import Array, Resident
@@ -559,7 +559,7 @@ class MovingArray:
                         self._write_all(place.copy, begun)
                     return
                 self._to_disk(place.array.flush)
-                self._to_disk(partial(os.fsync, self._fd))
+                self._to_disk(partial(disk.sync, self._fd))
             finally:
                 self._flushing = 0
         finally:  # again, if a signal handler's exception interrupted the one above
@@ -576,7 +576,7 @@ class MovingArray:
         else:
             self._to_disk(partial(copy.write_to, self._fd, self.path))
         copy.set_written(None)  # until it is on the disk: the system reports a failure only once
-        self._to_disk(partial(os.fsync, self._fd))
+        self._to_disk(partial(disk.sync, self._fd))
         copy.set_written(begun)
 
     def leave(self, lock: WriteLock | None = None) -> None:
@@ -635,7 +635,7 @@ class MovingArray:
 
     @contextmanager
     def _lock_to_leave(self, lock: WriteLock | None) -> Iterator[WriteLock]:
-        path = f"/proc/self/fd/{self._fd}"  # whatever became of its name
+        path = disk.path_of(self._fd)  # whatever became of its name
         # With the filter's own, a signal handler that adds is refused at once.
         free = lock or WriteLock(path, self.identity, _LEAVE_SECONDS)
         try:

@@ -17,19 +17,17 @@ They are locks of an open file (``F_OFD_SETLK``), not of a process, on a descrip
 object's own. A forked child inherits none: when it uses the filter it opens its own.
 """
 
-import fcntl
 import os
-import struct
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mmbloom._system.descriptors import OpenFile, open_file, opening, remember
+from mmbloom._system.descriptors import OpenFile, opening, remember
+from mmbloom._system.disk import reopen
+from mmbloom._system.locks import are_locked, lock_bytes, unlock_bytes
 from mmbloom._system.sections import IN_A_CALL
 from mmbloom.errors import LockTimeoutError, ReentryError
-
-_LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit systems
 
 # First byte and number of bytes: far beyond the end of any file.
 _WRITING = (1 << 61, 1)
@@ -78,8 +76,7 @@ class Share:
         self.held = self.inherited = self.gives_up = self._alone = False
         self._writer: dict[str, int] = {}  # the thread that is writing the array to the file
         with opening:
-            # By this path: the file may have been renamed or removed.
-            self._file = OpenFile(open_file(f"/proc/self/fd/{fd}", os.O_RDWR))
+            self._file = OpenFile(reopen(fd, os.O_RDWR))
             remember(self)
         try:
             self.take()
@@ -90,7 +87,7 @@ class Share:
     def take(self) -> None:
         """Take the share, again if it was dropped."""
         deadline = time.monotonic() + _PATIENCE
-        while not _try(self._file.fd, fcntl.F_WRLCK, self._byte, 1):
+        while not lock_bytes(self._file.fd, self._byte, 1):
             if time.monotonic() > deadline:
                 lock = _SHARE if self.has_company() else f"{_SHARE} {_BY_READER}"
                 raise LockTimeoutError(self._path, _PATIENCE, lock)
@@ -104,7 +101,7 @@ class Share:
         The order matters: if two do this at once, at least one sees that it is the last.
         """
         self.held = False
-        _try(self._file.fd, fcntl.F_UNLCK, *_SHARES)
+        unlock_bytes(self._file.fd, *_SHARES)
         return self.has_company()
 
     def has_company(self) -> bool:
@@ -120,7 +117,7 @@ class Share:
         try:
             try:
                 self._alone = True  # first, so that locks are released after an interrupt
-                alone = _try(self._file.fd, fcntl.F_WRLCK, *_SHARES)
+                alone = lock_bytes(self._file.fd, *_SHARES)
                 if not alone:
                     self.drop()
                 yield alone
@@ -135,7 +132,7 @@ class Share:
             kept = self._byte - first if self.held else number
             for start, end in ((0, kept), (kept + 1, number)):
                 if start < end:  # length 0 would mean all bytes that follow
-                    _try(self._file.fd, fcntl.F_UNLCK, first + start, end - start)
+                    unlock_bytes(self._file.fd, first + start, end - start)
         self._alone = False
 
     @contextmanager
@@ -173,10 +170,8 @@ class Share:
     def _wait_for_turn(self, me: int, timeout: float | None, *, locked: bool) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
         # First among threads of this object, which the lock on the byte does not exclude.
-        while self._writer.setdefault(_HERE, me) != me or not _try(
-            self._file.fd, fcntl.F_WRLCK, *_WRITING
-        ):
-            by_writer = self._writer.get(_HERE) != me or _is_locked(self._file.fd, *_WRITING)
+        while self._writer.setdefault(_HERE, me) != me or not lock_bytes(self._file.fd, *_WRITING):
+            by_writer = self._writer.get(_HERE) != me or are_locked(self._file.fd, *_WRITING)
             if locked and not by_writer:
                 return
             if deadline is not None and time.monotonic() >= deadline:
@@ -186,7 +181,7 @@ class Share:
 
     def _end_writing(self, me: int) -> None:
         if self._writer.get(_HERE) == me:  # not in a child, as in `_end_alone`
-            _try(self._file.fd, fcntl.F_UNLCK, *_WRITING)
+            unlock_bytes(self._file.fd, *_WRITING)
             self._writer.pop(_HERE, None)
 
     def close(self) -> None:
@@ -203,23 +198,8 @@ class Share:
 
 def in_use(fd: int) -> bool:
     """Return whether a writer has a share in the copy of a file, not counting one taken by `fd`."""
-    return _is_locked(fd, *_SHARES)
+    return are_locked(fd, *_SHARES)
 
 
 def _any_byte() -> int:
     return _SHARES[0] + int.from_bytes(os.urandom(4), "little")
-
-
-def _is_locked(fd: int, start: int, number: int) -> bool:
-    """Return whether another open file has a write lock on any of these bytes."""
-    asked = _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, start, number, 0)
-    answer: bytes = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)
-    return bool(_LOCK.unpack(answer)[0] != fcntl.F_UNLCK)
-
-
-def _try(fd: int, kind: int, start: int, number: int) -> bool:
-    try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _LOCK.pack(kind, os.SEEK_SET, start, number, 0))
-    except (BlockingIOError, PermissionError):  # either means that another has it
-        return False
-    return True

@@ -32,7 +32,7 @@ import numpy as np
 from mmbloom._engine import count_set
 from mmbloom._storage.atomic import write_at
 from mmbloom._storage.share import in_use
-from mmbloom._system import memory, proc
+from mmbloom._system import disk, memory
 from mmbloom._system.descriptors import OpenFile, open_file
 from mmbloom._system.typing import Resident
 from mmbloom.errors import FileChangedError
@@ -82,10 +82,10 @@ def is_wanted(resident: Resident, array_bytes: int, path: str) -> bool:
     """Return whether the array of a file should be in shared memory."""
     if resident is False or (resident == "auto" and not memory.too_large_to_be_dirty(array_bytes)):
         return False
-    file_system = proc.file_system_type(path)
-    if resident == "auto" and file_system in proc.IN_MEMORY:
+    file_system = disk.file_system_type(path)
+    if resident == "auto" and file_system in disk.IN_MEMORY:
         return False
-    return file_system not in proc.NETWORK  # other hosts would not see the keys
+    return file_system not in disk.NETWORK  # other hosts would not see the keys
 
 
 class WorkingCopy:
@@ -212,7 +212,7 @@ class WorkingCopy:
         if mode & 0o070 and os.fstat(self.fd).st_gid != file.st_gid:
             reason = f"its group, {file.st_gid}, cannot be given to a copy"
             raise PermissionError(errno.EPERM, reason, path)
-        if _has_access_list(fd):
+        if disk.has_access_list(fd):
             reason = "its access control list cannot be given to a copy"
             raise PermissionError(errno.EPERM, reason, path)
         os.fchmod(self.fd, mode)
@@ -224,10 +224,7 @@ class WorkingCopy:
         """
         for start, piece in _pieces(self.fd, self.size, path, HEADER_BYTES):
             write_at(fd, piece, start)
-            # Starts the write at once, and frees the page cache afterwards. It is advice only:
-            # that a kernel does not have it is no failure of the disk.
-            with suppress(OSError):
-                os.posix_fadvise(fd, start, len(piece), os.POSIX_FADV_DONTNEED)
+            disk.drop_cached(fd, start, len(piece))
 
     def write_due(self, fd: int, path: str, begun: int) -> float:
         """Write the pieces whose turn it is; return the time of the next turn.
@@ -278,14 +275,6 @@ def discard(fd: int) -> None:
     """Remove the copy of an open file that has no name any more, unless the copy is in use."""
     if named_by(fd) != NO_COPY and not in_use(fd):
         sweep(fd)
-
-
-def _has_access_list(fd: int) -> bool:
-    try:
-        os.getxattr(fd, "system.posix_acl_access")
-    except OSError:
-        return False
-    return True
 
 
 def _page(header: Header, file: os.stat_result) -> bytes:

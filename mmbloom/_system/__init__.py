@@ -1,4 +1,6 @@
-"""What the machine and the interpreter provide; nothing here knows of filters.
+"""What the machine and the interpreter provide, and all that systems differ in.
+
+Nothing here knows of filters, and nothing above asks which system this is.
 
 ``extras``       the libraries of the extras, imported only here
 ``typing``       type aliases
@@ -6,5 +8,6 @@
 ``threads``      work on several cores, with results in order; reading ahead
 ``descriptors``  open files: above the standard streams, and renewed in a forked child
 ``memory``       how much is free or may be dirty; maps of files; the only importer of mmap
-``proc``         which file system a file is on, and which process holds its lock
+``disk``         files where systems differ: forced to the disk, opened again, their file system
+``locks``        locks of bytes of a file; which process holds the lock of one
 """

@@ -5,10 +5,12 @@ A lock never crosses a fork: the child opens what it locks again. ``remember`` h
 
 import fcntl
 import os
+import stat
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 
@@ -34,6 +36,13 @@ def fill_streams() -> None:
             # Another thread may have opened something else there in between.
             if (null := os.open(os.devnull, mode)) != stream:
                 os.close(null)
+
+
+def widen_pipe(fd: int, size: int) -> None:
+    """Let a pipe hold so many bytes, where the system lets a program choose (Linux)."""
+    if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(fd).st_mode):
+        with suppress(OSError):  # the user has as many pages in pipes as are allowed
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, size)
 
 
 class AfterFork(Protocol):

@@ -18,6 +18,7 @@ from functools import cache
 
 import numpy as np
 
+from mmbloom._system import disk
 from mmbloom._system.descriptors import fill_streams
 from mmbloom.errors import FileChangedError
 
@@ -166,7 +167,7 @@ def reserve(fd: int, size: int, path: str) -> None:
     if full > size:
         with suppress(OSError):  # the rest is allocated in small pages below
             _make_huge(fd, size, path)
-    os.posix_fallocate(fd, 0, size)  # otherwise a full tmpfs ends the process by SIGBUS
+    disk.allocate(fd, size)  # otherwise a full tmpfs ends the process by SIGBUS
 
 
 def _make_huge(fd: int, size: int, path: str) -> None:

@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import TypeVar
 
 from mmbloom._system import extras
-from mmbloom._system.proc import holder
+from mmbloom._system.locks import holder
 from mmbloom.cli.options import FIELDS
 from mmbloom.cli.process import STDIN_FD, UsageError, say
 from mmbloom.cli.report import Tallies

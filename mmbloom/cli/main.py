@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from mmbloom import errors
-from mmbloom._system.proc import holder
+from mmbloom._system.locks import holder
 from mmbloom.cli import process
 from mmbloom.cli.commands import COMMANDS, function_of
 from mmbloom.cli.parser import parse, without_n

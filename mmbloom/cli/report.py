@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import mmbloom
 from mmbloom._system import extras
+from mmbloom._system.disk import Direction, transferred
 from mmbloom._system.threads import start
 from mmbloom.cli.process import STDERR_FD, STDIN_FD, STDOUT_FD, say
 from mmbloom.errors import InputError
@@ -100,7 +101,6 @@ def progress_bar(
 
 SILENT_SECONDS = 1.0  # what takes no longer has no bar
 _PAUSE = 0.1  # seconds between two looks
-Direction = Literal["rchar", "wchar"]  # as /proc/self/io names what is read and written
 
 
 @contextmanager
@@ -125,16 +125,16 @@ def watched(
     callable
         Ends it before the block does.
     """
-    if not _bar_wanted(args, printing=False) or _octets(direction) is None:
+    if not _bar_wanted(args, printing=False) or transferred(direction) is None:
         yield lambda: None
         return
     total, done = size(), threading.Event()
     bar = _drawn(total, delay=SILENT_SECONDS)
-    begun = _octets(direction) or 0
+    begun = transferred(direction) or 0
 
     def watch() -> None:
         while not done.wait(_PAUSE):
-            so_far = (_octets(direction) or 0) - begun
+            so_far = (transferred(direction) or 0) - begun
             bar.update((so_far if total is None else min(so_far, total)) - bar.n)
 
     def end() -> None:
@@ -149,16 +149,6 @@ def watched(
         yield end
     finally:
         end()
-
-
-def _octets(direction: Direction) -> int | None:
-    """Bytes that this process has read, or written; None where the system does not count them."""
-    with suppress(OSError), open("/proc/self/io", encoding="ascii") as counts:
-        for line in counts:
-            name, _, count = line.partition(":")
-            if name == direction:
-                return int(count)
-    return None
 
 
 def bytes_at(path: str) -> int | None:

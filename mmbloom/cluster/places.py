@@ -25,6 +25,7 @@ from mmbloom._storage.atomic import (
     write_at,
 )
 from mmbloom._storage.opening import absolute, open_regular
+from mmbloom._system import disk
 from mmbloom._system.typing import Path
 
 try:
@@ -182,7 +183,7 @@ class Folder:
         target = Target(path, OWNER_ONLY, allow_network=True)
         with new_file(target, len(raw), mapped=False) as made:
             write_at(made.fd, raw, 0)
-            os.fsync(made.fd)
+            disk.sync(made.fd)
 
     def names(self, within: str = "") -> list[str]:
         """Return the names in it, or in a subfolder; none if that does not exist."""

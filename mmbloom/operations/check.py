@@ -46,7 +46,7 @@ from mmbloom._storage.opening import (
 )
 from mmbloom._storage.unmapped import Segments, UnmappedFile, UnmappedFilter
 from mmbloom._storage.warnings import Counted, warn_if_any_past_plan, warn_if_past_plan
-from mmbloom._system import proc
+from mmbloom._system import disk
 from mmbloom._system.typing import HashHalves, Keys, Path, Words
 from mmbloom.errors import FormatError, NewerFormatError, NoFilterError, ParameterMismatchError
 from mmbloom.format.exclusions import IN_FOLDER, exclusions_path, exclusions_path_in
@@ -437,7 +437,7 @@ class _FileCheck:
             return 0
         said = f"{missing} bytes of the file are holes, without a place on the disk"
         if self._file.header.sealed or (
-            proc.file_system_type(self._file.path) in proc.COPY_ON_WRITE
+            disk.file_system_type(self._file.path) in disk.COPY_ON_WRITE
         ):
             self._notes.append(said)
         else:

@@ -331,7 +331,7 @@ def test_a_holder_that_cannot_be_found(
             raise FileNotFoundError(name)
         return io.StringIO(table)
 
-    monkeypatch.setattr("mmbloom._system.proc.open", read, raising=False)
+    monkeypatch.setattr("mmbloom._system.locks.open", read, raising=False)
     monkeypatch.setattr("mmbloom.cli.lines.SILENT_SECONDS", 0.05)
     with BloomFilter.open(path) as seen, seen.locked():
         said = mmbloom("add", path, "--lock-timeout", "0.1", stdin=b"a\n").err

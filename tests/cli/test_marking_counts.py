@@ -20,7 +20,7 @@ from frames import held_by
 from tally import Count
 
 from mmbloom import BloomFilter
-from mmbloom._system import proc
+from mmbloom._system import disk
 from mmbloom.logs import counts
 from mmbloom.logs.dedup import Sink
 
@@ -266,13 +266,13 @@ def test_dry_run_blames_the_temporary_folder(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as full:
-        full.setattr(os, "posix_fallocate", refuse)
+        full.setattr(disk, "allocate", refuse)
         for name in ("seen", "new"):
             done = inside("dedup", name, *sizes, "--dry-run", "in")
             said = ("No space left on device", "set TMPDIR to another folder")
             assert refused(done, 5, f"mmbloom: {temporary}: ", *said)
     monkeypatch.setattr(
-        proc, "file_system_type", lambda path: "nfs4" if "tmp/mmbloom-" in str(path) else "ext4"
+        disk, "file_system_type", lambda path: "nfs4" if "tmp/mmbloom-" in str(path) else "ext4"
     )
     done = inside("dedup", "seen", *sizes, "--dry-run", "in")
     assert refused(done, 5, f"mmbloom: {temporary}: is on a network file system: a dry run")

@@ -36,6 +36,7 @@ from workers import in_child
 
 from mmbloom import BloomFilter, GrowingFilter, verify
 from mmbloom import open as open_filter
+from mmbloom._system import disk
 from mmbloom.cli.marking import FileJob
 from mmbloom.filters.claim import Claim
 from mmbloom.logs.dedup import Tally
@@ -51,11 +52,11 @@ class Disk:
         self.on_disk: dict[Path, int] = {}  # bytes of a file; 0 for the names in a folder
         self.lines: dict[Path, int] = {}  # of each output, on the disk
         self.marks = self.flushes = self.marked = 0
-        self.fsync = os.fsync
+        self.fsync = disk.sync
 
     def sync(self, fd: int) -> None:
         self.fsync(fd)
-        there = Path(os.path.realpath(f"/dev/fd/{fd}"))
+        there = Path(os.path.realpath(disk.path_of(fd)))
         of_file = stat.S_ISREG(os.fstat(fd).st_mode)
         self.on_disk[there] = os.fstat(fd).st_size if of_file else 0
         if there in self.outputs:  # only what was there when it was forced
@@ -100,7 +101,7 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
         for job, tally in zip(jobs, tallies, strict=True):
             pickle.loads(pickle.dumps(job)).run(tally)
 
-    monkeypatch.setattr(os, "fsync", disk.sync)
+    monkeypatch.setattr("mmbloom._system.disk.sync", disk.sync)
     monkeypatch.setattr(mmap, "mmap", Map)
     monkeypatch.setattr(Claim, "_end", ended)
     monkeypatch.setattr("mmbloom.cli.workers.run_jobs", run_jobs)
@@ -221,14 +222,14 @@ def test_output_that_cannot_be_forced_to_the_disk(
     output = tmp_path / ("out" if to == "-o" else "out/in")
     disk = Disk(durable, [])
     watch(disk, monkeypatch)
-    forced = os.fsync
+    forced = disk.fsync
 
     def fail(fd: int) -> None:
         if stat.S_ISREG(os.fstat(fd).st_mode) and os.fstat(fd).st_size == len(lines):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         forced(fd)
 
-    monkeypatch.setattr(os, "fsync", fail)
+    monkeypatch.setattr("mmbloom._system.disk.sync", fail)
     argv = ["dedup", seen, tmp_path / "in", to, tmp_path / "out", *["--durable"] * durable]
     done = inside(*argv)
     assert (done.code, done.out, disk.flushes) == (5, b"", 0)
@@ -481,7 +482,7 @@ def test_what_may_be_lost_is_not_said_to_be_safe(
     def full(_fd: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(disk, "sync", full)
     done = inside("dedup", "seen", "in", "-o", "out")
     assert refused(done, 5, "No space left on device", "may be missing")
     assert "nothing is lost" not in done.err

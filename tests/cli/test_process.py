@@ -45,13 +45,14 @@ for number in (signal.SIGTERM, signal.SIGHUP):
 # A command whose forcing of the new file to the disk takes as long as stdin is open.
 SLOW = """
 import os, sys
+from mmbloom._system import disk
 from mmbloom.cli.main import main
-fsync = os.fsync
+fsync = disk.sync
 def slow(fd):
     print("forcing", flush=True)
     os.read(0, 1)
     fsync(fd)
-os.fsync = slow
+disk.sync = slow
 sys.exit(main(sys.argv[1:]))
 """
 COMMANDS = {
@@ -99,7 +100,7 @@ def test_no_half_made_file(
 
     def run() -> int:
         exec(HEARING)
-        with mock.patch("os.fsync", forcing):
+        with mock.patch("mmbloom._system.disk.sync", forcing):
             return code_of(COMMANDS[command])
 
     def forcing(fd: int) -> None:

@@ -11,6 +11,7 @@ from workers import PATIENCE, in_child
 from mmbloom import ClosedFilterError, GrowingFilter
 from mmbloom._storage import folder
 from mmbloom._storage.moving import MovingArray
+from mmbloom._system import disk
 from mmbloom.filters import chain
 from mmbloom.filters.file import File
 
@@ -127,7 +128,7 @@ def test_close_and_flush_at_random(path: str) -> None:
     """Threads that flush until it is closed are told so, each time, and nothing else."""
 
     def run() -> list[str]:
-        fsync, wrong = os.fsync, []
+        fsync, wrong = disk.sync, []
 
         def watched(fd: int) -> None:
             try:
@@ -136,7 +137,7 @@ def test_close_and_flush_at_random(path: str) -> None:
                 wrong.append(str(error))
                 raise
 
-        os.fsync = watched  # type: ignore[assignment]
+        disk.sync = watched
         GrowingFilter.create(path, 2, 1e-9).close()
         for _ in range(40):
             seen = GrowingFilter.open(path)

@@ -26,6 +26,7 @@ from tally import Count
 from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter, GrowingFilter, verify
+from mmbloom._system import disk
 
 OLD = [f"old {i}" for i in range(10)]
 NEW = [f"new {i}" for i in range(15)]  # for a further file
@@ -233,7 +234,7 @@ def test_manifest_that_is_interrupted(
 ) -> None:
     """Ctrl-C while the manifest is written leaves none behind."""
     shutil.copytree(full, tmp_path / "seen")
-    fsync = os.fsync
+    fsync = disk.sync
 
     def interrupt(fd: int) -> None:
         if os.readlink(f"/proc/self/fd/{fd}").endswith(".tmp"):
@@ -244,7 +245,7 @@ def test_manifest_that_is_interrupted(
 
     def refused(seen: GrowingFilter) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(os, "fsync", interrupt)
+            patch.setattr(disk, "sync", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 seen.add_many(NEW)
 

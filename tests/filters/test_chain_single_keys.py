@@ -30,6 +30,7 @@ import mmbloom
 from mmbloom import BloomFilter, GrowingFilter, LockTimeoutError, ReentryError, RotatingFilter
 from mmbloom._engine import Grounds
 from mmbloom._storage.folder import ManifestFile
+from mmbloom._system import disk
 from mmbloom.filters.chain import Chain, ChainState
 from mmbloom.filters.file import File
 from mmbloom.filters.rotating import RotatingChain
@@ -52,7 +53,7 @@ def looking(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         install(draft)
 
     monkeypatch.setattr(ManifestFile, "install", name)
-    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(disk, "sync", lambda _: None)
     return filters
 
 

@@ -165,7 +165,7 @@ def test_flush_that_fails_within_the_block(
         with pytest.raises(DurabilityError):
             seen.flush()
 
-    monkeypatch.setattr("mmbloom._storage.mapped.os.fsync", fail)
+    monkeypatch.setattr("mmbloom._system.disk.sync", fail)
     with pytest.raises(DurabilityError, match="a flush failed"), seen.claim(["a"]):
         flush()
     assert not any(array_of(path))

@@ -1,5 +1,6 @@
 """A full file becomes the first of a growing folder, in one step, with all that it knows."""
 
+import ctypes
 import errno
 import os
 import shutil
@@ -10,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import has
 import pytest
 import sweeps
 from checks import flock_is_free, let_others_in, soon
@@ -30,7 +32,7 @@ from mmbloom import (
     grow,
     verify,
 )
-from mmbloom._storage import atomic
+from mmbloom._system import disk
 from mmbloom.filters import grow as grow_module
 
 OLD, NEW = range(100), range(1000, 1400)
@@ -219,19 +221,28 @@ def test_of_another_user(tmp_path: Path) -> None:
     assert path.is_file()
 
 
-def test_a_file_system_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class WithoutName:
+    """A C library that has no function to swap names, as musl has none: the call has a number."""
+
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+
+
+def test_a_system_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the call, or where it is refused, the file stays, and the error says why."""
     path = full(tmp_path / "seen")
 
     def cannot(*_: str) -> None:
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
-    monkeypatch.setattr(atomic, "exchange_names", cannot)
-    refuse(path, OSError, "cannot put a folder in the place of what is there in one step")
+    monkeypatch.setattr(disk, "exchange_names", cannot)
+    refuse(path, OSError, "this file system cannot put a folder in the place of what is there in")
     monkeypatch.undo()
-    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
-    refuse(path, OSError, "in one step")
-    monkeypatch.undo()
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: WithoutName)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(disk, "RENAMEAT2", {})
+        refuse(path, OSError, "this system cannot put a folder in the place of what is there in")
+    if has.MACOS:
+        return
     grow(path)
     check_grown(path)
 
@@ -240,7 +251,7 @@ def test_another_file_at_the_last_moment(tmp_path: Path, monkeypatch: pytest.Mon
     """A file that a stranger moves to the path meanwhile is put back, and told of."""
     path, other = full(tmp_path / "seen"), full(tmp_path / "other", "")
     theirs = other.stat().st_ino
-    swap = atomic.exchange_names
+    swap = disk.exchange_names
     seen: list[str] = []
 
     def late(one: str, two: str) -> None:
@@ -249,7 +260,7 @@ def test_another_file_at_the_last_moment(tmp_path: Path, monkeypatch: pytest.Mon
         seen.append(one)
         swap(one, two)
 
-    monkeypatch.setattr(atomic, "exchange_names", late)
+    monkeypatch.setattr(disk, "exchange_names", late)
     with pytest.raises(OSError, match="something else was put in the place"):
         grow(path)
     assert path.stat().st_ino == theirs
@@ -329,13 +340,13 @@ def test_any_failing_call(tmp_path: Path) -> None:
 
 def test_interrupted_when_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception of a signal handler, as the folder has just got its path, removes no file."""
-    path, swap = full(tmp_path / "seen"), atomic.exchange_names
+    path, swap = full(tmp_path / "seen"), disk.exchange_names
 
     def interrupted(one: str, two: str) -> None:
         swap(one, two)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(atomic, "exchange_names", interrupted)
+    monkeypatch.setattr(disk, "exchange_names", interrupted)
     with pytest.raises(KeyboardInterrupt):
         grow(path)
     monkeypatch.undo()

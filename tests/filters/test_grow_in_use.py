@@ -573,7 +573,7 @@ def test_a_failed_flush_is_final_in_the_folder_too(
 
     with BloomFilter.open(path) as seen:
         seen.add(0)
-        monkeypatch.setattr("mmbloom._storage.moving.os.fsync", fail)
+        monkeypatch.setattr("mmbloom._system.disk.sync", fail)
         with pytest.raises(DurabilityError):
             seen.flush()
         monkeypatch.undo()

@@ -21,6 +21,7 @@ from operations import Collect
 from workers import in_child
 
 from mmbloom import GrowingFilter, Sieve, verify
+from mmbloom._system import disk
 from mmbloom.errors import DurabilityError, LockTimeoutError
 from mmbloom.logs import dedup, lines
 
@@ -188,7 +189,7 @@ def test_flush_forces_each_file_to_the_disk(
 
     for member, path in zip(seen._shelf.members, files, strict=True):
         replace_map(member.storage, WatchedMap(map_of(member.storage), path))
-    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(disk, "sync", fsync)
     seen.flush()
     assert sorted(calls) == sorted((name, path) for name in ("msync", "fsync") for path in files)
     for path in files:
@@ -209,7 +210,7 @@ def test_failed_flush_of_any_file_is_final(
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fsync)
+        patch.setattr(disk, "sync", fsync)
         with pytest.raises(DurabilityError) as caught:
             seen.flush()
     assert caught.value.path == str(broken)

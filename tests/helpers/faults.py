@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import has
 import numpy as np
 import pytest
 from workers import in_child
 
-from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import Counters
+from mmbloom._system import disk
 from mmbloom._system.typing import Words
 from mmbloom.filters import file as file_module
 from mmbloom.filters.base import Filter
@@ -32,10 +33,10 @@ from mmbloom.format.header import MUTABLE_FIELDS
 
 # Every call of the os module that making or using a file could make.
 OS_CALLS = [
-    *("open", "close", "read", "write", "pwrite", "lseek", "fsync", "fdatasync", "link", "unlink"),
-    *("chmod", "fchmod", "posix_fallocate", "ftruncate", "truncate", "rename", "replace"),
+    *("open", "close", "read", "write", "pwrite", "lseek", "fdatasync", "link", "unlink"),
+    *("chmod", "fchmod", "ftruncate", "truncate", "rename", "replace"),
     *("stat", "lstat", "fstat", "remove", "pread", "preadv", "mkdir", "rmdir", "fchown"),
-    "posix_fadvise",
+    *(["posix_fadvise"] if has.LINUX_CALLS else []),
 ]
 
 
@@ -51,8 +52,8 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
     """In a child: run something before and after every call of the system.
 
     Those of the os module, of a map ("mmap", "madvise", "msync"), of the lock ("flock",
-    "unlock"), and the one that lets two names change places ("exchange"). "stat of trust" is the
-    check whether the next keys need none: where it fails, each key checks.
+    "unlock"), and of `disk`: "fsync", "posix_fallocate", and "exchange", which swaps two names.
+    "stat of trust" is the check whether the next keys need none: where it fails, each key checks.
     """
 
     def wrap(told: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,7 +81,9 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
         *((os, name, name) for name in OS_CALLS),
         (filelock, "lock_descriptor", "flock"),
         (filelock, "unlock_descriptor", "unlock"),
-        (_atomic, "exchange_names", "exchange"),
+        (disk, "exchange_names", "exchange"),
+        (disk, "sync", "fsync"),
+        (disk, "allocate", "posix_fallocate"),
     ]
     look = Filter._grounds
 

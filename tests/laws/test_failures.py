@@ -13,6 +13,7 @@ from maps import map_of, replace_map
 from tally import Count
 
 from mmbloom import BloomFilter, DurabilityError, FormatError
+from mmbloom._system import disk
 
 
 class BrokenMap:
@@ -33,13 +34,13 @@ class BrokenMap:
 
 
 def fail_fsync(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, hook = os.fsync, at_call(0, fail_with(errno.EIO))
+    real, hook = disk.sync, at_call(0, fail_with(errno.EIO))
 
     def fsync(fd: int) -> None:
         hook("fsync")
         real(fd)
 
-    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(disk, "sync", fsync)
 
 
 def fail_msync(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +85,7 @@ def test_flush_forces_map_and_file_to_the_disk(path: str, monkeypatch: pytest.Mo
             assert os.path.samestat(os.fstat(fd), os.stat(path))
             order.append(f"fsync after {watched.flushed} msync")
 
-        monkeypatch.setattr(os, "fsync", fsync)
+        monkeypatch.setattr(disk, "sync", fsync)
         seen.add("a")
         seen.flush()
         assert seen.info().flushed_ns > seen.info().created_ns

@@ -17,6 +17,7 @@ from workers import ChildDiedError, in_child
 
 import mmbloom
 from mmbloom import BloomFilter, GrowingFilter, copy, verify
+from mmbloom._system import disk
 
 OLD, NEW = range(18), range(30)
 
@@ -136,7 +137,7 @@ def test_another_file_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         kept.unlink(missing_ok=True)
         kept.write_text("precious\n")
 
-    monkeypatch.setattr(os, "fsync", other)
+    monkeypatch.setattr(disk, "sync", other)
     with pytest.raises(OSError, match="something else was put in the place"):
         copy(live, kept, replace=True)
     assert kept.read_text() == "precious\n"

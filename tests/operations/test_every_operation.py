@@ -326,7 +326,7 @@ def test_on_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str)
     source, made = tmp_path / "source", tmp_path / "made"
     WAYS[way].source(source, 4096)
     before = os.listdir(tmp_path)
-    monkeypatch.setattr("mmbloom._system.proc.file_system_type", lambda _: "nfs4")
+    monkeypatch.setattr("mmbloom._system.disk.file_system_type", lambda _: "nfs4")
     with pytest.raises(NetworkFileSystemError) as caught:
         WAYS[way].run(source, made)
     assert caught.value.path == str(made)
@@ -432,7 +432,7 @@ def test_copy_on_write_file_system(
 ) -> None:
     """Law 9: a filter made there comes with a warning, a file that nobody maps without."""
     sweep = WAYS[way].sweep(tmp_path / "source")
-    monkeypatch.setattr("mmbloom._system.proc.file_system_type", lambda _: "btrfs")
+    monkeypatch.setattr("mmbloom._system.disk.file_system_type", lambda _: "btrfs")
     warned = pytest.warns(UserWarning, match="btrfs copies on write")
     with nullcontext() if way == "export" else warned:
         sweep.make(tmp_path / "made")

@@ -199,7 +199,7 @@ def test_copy_on_write_has_holes_as_a_note(tmp_path: Path, monkeypatch: pytest.M
     """A file system that never promised the space is not reported for each of its files."""
     path = filter_of(tmp_path / "a", MIB, keys=range(3))
     make_holes(path)
-    monkeypatch.setattr("mmbloom._system.proc.file_system_type", lambda _: "btrfs")
+    monkeypatch.setattr("mmbloom._system.disk.file_system_type", lambda _: "btrfs")
     assert (verify(path).problems, len(verify(path).notes)) == ((), 1)
 
 

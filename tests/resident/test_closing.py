@@ -24,7 +24,7 @@ import mmbloom
 from mmbloom import BloomFilter, verify
 from mmbloom._storage import unmapped, working_copy
 from mmbloom._storage.share import Share
-from mmbloom._system import memory
+from mmbloom._system import disk, memory
 from mmbloom.errors import DurabilityError, FileChangedError
 from mmbloom.filters import file as file_module
 
@@ -279,7 +279,7 @@ def test_fsync_that_fails_once(
     """The system says once that something did not get to the disk: the next flush writes all."""
     seen.flush()
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fail_with(errno.EIO))
+        patch.setattr(disk, "sync", fail_with(errno.EIO))
         with pytest.raises(DurabilityError):
             seen.flush()
     copy = seen._storage.array.place.copy

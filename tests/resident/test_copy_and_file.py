@@ -346,7 +346,7 @@ def test_choice_by_size(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(memory, "_SMALL", 0)
     monkeypatch.setattr(memory, "dirty_bytes", lambda: 150_000)
     # Whatever the folder for temporary files is on: in many systems that is memory.
-    monkeypatch.setattr("mmbloom._system.proc.file_system_type", lambda _: "ext4")
+    monkeypatch.setattr("mmbloom._system.disk.file_system_type", lambda _: "ext4")
     with BloomFilter.create(path, 60_000, 0.01) as seen:  # 72 KiB
         assert not seen.info().resident
     large = tmp_path / "large"
@@ -363,7 +363,7 @@ def test_choice_by_size(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert copies() == []
     for kind in ("tmpfs", "nfs4"):
         with monkeypatch.context() as patch:
-            patch.setattr("mmbloom._system.proc.file_system_type", lambda _, kind=kind: kind)
+            patch.setattr("mmbloom._system.disk.file_system_type", lambda _, kind=kind: kind)
             with BloomFilter.create(tmp_path / kind, 100_000, 0.01, allow_network=True) as seen:
                 seen.add_many(range(60_000))
                 assert not seen.info().resident

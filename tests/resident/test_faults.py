@@ -31,7 +31,7 @@ from mmbloom import BloomFilter, verify
 from mmbloom._engine import count_set
 from mmbloom._storage import moving, working_copy
 from mmbloom._storage.moving import Place
-from mmbloom._system import memory
+from mmbloom._system import disk, memory
 from mmbloom._system.typing import Words
 from mmbloom.errors import DurabilityError, MmbloomWarning, ReservationWarning
 
@@ -171,7 +171,7 @@ def test_copy_that_is_gone(file: str, seen: BloomFilter) -> None:
 
 NO_ROOM: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "too little": lambda patch: patch.setattr(memory, "shared_bytes", lambda: 10_000),
-    "full": lambda patch: patch.setattr(os, "posix_fallocate", refuse),
+    "full": lambda patch: patch.setattr(disk, "allocate", refuse),
     "no such folder": lambda patch: patch.setattr(memory, "SHARED", "/nonexistent"),
     "no locks of open files": lambda patch: patch.setattr(moving, "Share", refuse),
     "no boot": lambda patch: patch.setattr(memory, "boot_id", lambda: b""),

@@ -12,6 +12,7 @@ from mmbloom import BloomFilter
 from mmbloom._storage import atomic
 from mmbloom._storage.atomic import Target
 from mmbloom._storage.build import create_file, new_filter
+from mmbloom._system import disk
 from mmbloom._system.typing import Reserve
 from mmbloom.sizing import plan
 
@@ -52,7 +53,7 @@ FAULTS = [OSError(code, os.strerror(code)) for code in CODES]
 @pytest.fixture(autouse=True)
 def on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a file system in memory, where /tmp may be, fewer calls are made."""
-    monkeypatch.setattr("mmbloom._system.proc.IN_MEMORY", frozenset())
+    monkeypatch.setattr("mmbloom._system.disk.IN_MEMORY", frozenset())
 
 
 @pytest.mark.laws("T7")
@@ -122,22 +123,19 @@ def test_what_an_error_says(path: str, call: str, code: int, said: str) -> None:
     check_folder(os.path.dirname(path))
 
 
-def refuse_to_reserve(patch: pytest.MonkeyPatch, code: int | None) -> None:
-    """Do without posix_fallocate: the system has none, or the file system refuses it."""
+def refuse_to_reserve(patch: pytest.MonkeyPatch, code: int) -> None:
+    """Do without posix_fallocate: the system has none (ENOTSUP), or the file system refuses it."""
     patch.setattr(atomic, "WRITE_BYTES", 1000)
 
     def refuse(*_: object) -> None:
         raise OSError(code, "refused")
 
-    if code is None:
-        patch.delattr(os, "posix_fallocate")
-    else:
-        patch.setattr(os, "posix_fallocate", refuse)
+    patch.setattr(disk, "allocate", refuse)
 
 
-@pytest.mark.parametrize("code", [None, errno.EOPNOTSUPP, errno.EINVAL])
+@pytest.mark.parametrize("code", [errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL])
 def test_zeros_where_space_cannot_be_reserved(
-    path: str, monkeypatch: pytest.MonkeyPatch, code: int | None
+    path: str, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     """Without posix_fallocate the zeros are written, all of them, in several pieces."""
     refuse_to_reserve(monkeypatch, code)

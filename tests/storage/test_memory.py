@@ -13,7 +13,7 @@ from steps import calls_of
 
 from mmbloom import BloomFilter
 from mmbloom._storage import build, moving
-from mmbloom._system.proc import IN_MEMORY, file_system_type
+from mmbloom._system.disk import IN_MEMORY, file_system_type
 
 Create = Callable[..., BloomFilter]
 KEYS = list(range(20_000))
@@ -126,7 +126,7 @@ def test_zeros_are_written_in_aligned_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every piece but the last ends at a multiple of 8 MiB: only so the kernel keeps it whole."""
-    monkeypatch.setattr("mmbloom._system.proc.IN_MEMORY", frozenset())  # which needs no zeros
+    monkeypatch.setattr("mmbloom._system.disk.IN_MEMORY", frozenset())  # which needs no zeros
     calls = calls_of(monkeypatch, os, "pwrite")
     BloomFilter.create(tmp_path / "a", 20_000_000).close()
     size = os.path.getsize(tmp_path / "a")
@@ -157,7 +157,7 @@ def test_wrong_options(path: str, option: dict[str, Any], said: str) -> None:
 
 def test_zeros_of_a_file_too_large_to_be_dirty(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are reserved, and not written: the kernel would write them with each key near by."""
-    monkeypatch.setattr("mmbloom._system.proc.IN_MEMORY", frozenset())
+    monkeypatch.setattr("mmbloom._system.disk.IN_MEMORY", frozenset())
     written = calls_of(monkeypatch, build, "write_zeros")
     monkeypatch.setattr("mmbloom._system.memory._SMALL", 0)
     for limit in (100_000, 10_000):  # bytes that may be dirty; the array has 12 KiB

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_runner import wait_until
 
-from mmbloom._system.proc import holder, holders
+from mmbloom._system.locks import holder, holders
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads locks from /proc")
 

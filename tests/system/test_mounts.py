@@ -8,8 +8,8 @@ import pytest
 from checks import check_folder
 
 from mmbloom import BloomFilter, NetworkFileSystemError, ReservationWarning
-from mmbloom._system import proc as _mounts
-from mmbloom._system.proc import COPY_ON_WRITE, NETWORK, file_system_type, find_type
+from mmbloom._system import disk as _mounts
+from mmbloom._system.disk import COPY_ON_WRITE, NETWORK, file_system_type, find_type
 
 TABLE = r"""
 21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
@@ -80,7 +80,7 @@ def test_no_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise FileNotFoundError
 
-    monkeypatch.setattr("mmbloom._system.proc.open", refuse, raising=False)
+    monkeypatch.setattr("mmbloom._system.disk.open", refuse, raising=False)
     assert file_system_type(str(tmp_path)) == ""
     BloomFilter.create(tmp_path / "f", 10).close()
 
