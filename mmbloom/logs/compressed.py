@@ -23,9 +23,9 @@ from io import FileIO
 from itertools import count
 from typing import Any
 
-from mmbloom._storage.atomic import draft_file, sync_folder
+from mmbloom._storage.atomic import draft_file
 from mmbloom._storage.warnings import warn
-from mmbloom._system import extras
+from mmbloom._system import disk, extras
 from mmbloom._system.descriptors import open_file
 from mmbloom.errors import InputError, MmbloomWarning
 from mmbloom.logs.lines import RawInput
@@ -435,7 +435,7 @@ class CompressedFile(FrameWriter):
                 with suppress(FileExistsError):
                     self._draft(aside, rest, like, folder)
                     break
-            sync_folder(f"/dev/fd/{folder}")
+            disk.sync_names(folder)
         finally:
             os.close(folder)
         return os.path.join(parent, aside)

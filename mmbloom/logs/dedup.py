@@ -476,8 +476,6 @@ def _opened(
         raise ValueError("durable is for outputs that are paths: a file that is open is not synced")
     with ExitStack() as stack:
         existing, fd = None, place_of(output)
-        if isinstance(fd, int) and outputs.is_appended_to(
-            fd
-        ):  # a run that was killed can have begun it
-            existing = stack.enter_context(outputs.existing_in(fd))
+        if isinstance(fd, int) and outputs.is_appended_to(fd):
+            existing = stack.enter_context(outputs.existing_in(fd, outputs.shown(fd), delimiter))
         yield outputs.writer_to(output, b"\n", delimiter, existing=existing)

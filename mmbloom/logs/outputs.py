@@ -21,8 +21,10 @@ from io import FileIO
 from typing import Any
 
 from mmbloom._storage.atomic import sync_folder
-from mmbloom._system.descriptors import open_file
-from mmbloom.errors import ColumnError, FormatError, InputError
+from mmbloom._storage.warnings import warn
+from mmbloom._system import disk
+from mmbloom._system.descriptors import open_file, widen_pipe
+from mmbloom.errors import ColumnError, FormatError, InputError, MmbloomWarning
 from mmbloom.format.exclusions import exclusions_path
 from mmbloom.logs.compressed import CompressedFile, FrameWriter, kind_by_name
 from mmbloom.logs.lines import Existing, LineWriter, PlainFile, RawOutput
@@ -51,20 +53,16 @@ def open_output(
         name = shown(place)
         if isinstance(place, str):
             kind = kind_by_name(os.path.realpath(place))
-            # A compressed file is read before it is appended to; a pipe cannot be.
-            mode = "ab" if kind is None or is_special(place) else "ab+"
-            file = stack.enter_context(FileIO(place, mode, opener=open_file))
+            file = stack.enter_context(_open_to_append(place, compressed=kind is not None))
         else:
             kind, file = None, FileIO(place, "wb", closefd=False)
-        _widen(file.fileno())
+        widen_pipe(file.fileno(), _PIPE_BYTES)
         if kind is not None and file.readable():
             frames = existing = CompressedFile(file, kind, name)
         elif kind is not None:
             frames = FrameWriter(file, kind, name)
         else:
-            existing = stack.enter_context(existing_in(file.fileno()))
-            if delimiter is not None and not is_appended_to(file.fileno()):
-                existing = None  # of `>`: what others have written there is none of our rows
+            existing = stack.enter_context(existing_in(file.fileno(), name, delimiter))
         force = partial(_force, file.fileno(), place, durable=durable)
         if durable:
             force(name_too=True)
@@ -99,17 +97,21 @@ def begin(sink: object, head: bytes, name: str) -> None:
             raise InputError(f"{name}: {error}") from None
 
 
-def _widen(fd: int) -> None:
-    """Enlarge a pipe to hold what is written at a time."""
-    if stat.S_ISFIFO(os.fstat(fd).st_mode) and hasattr(fcntl, "F_SETPIPE_SZ"):
-        with suppress(OSError):  # the user has as many pages in pipes as are allowed
-            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+def _open_to_append(path: str, *, compressed: bool) -> FileIO:
+    """Open an output for reading as well, as its end decides what is appended; a pipe has none."""
+    if not is_special(path):
+        try:
+            return FileIO(path, "ab+", opener=open_file)
+        except PermissionError:  # perhaps only reading is refused
+            if compressed:
+                raise
+    return FileIO(path, "ab", opener=open_file)
 
 
 def _force(fd: int, place: Place, *, durable: bool, name_too: bool = False) -> None:
     """Force an output to the disk."""
     try:
-        os.fsync(fd)
+        disk.sync(fd)
         if name_too:
             _force_name(fd, place)
     except OSError as error:
@@ -126,7 +128,7 @@ def _force(fd: int, place: Place, *, durable: bool, name_too: bool = False) -> N
 
 def _force_name(fd: int, place: Place) -> None:
     """Force the name of an open file in its folder to the disk."""
-    real = os.path.realpath(place if isinstance(place, str) else f"/dev/fd/{fd}")
+    real = os.path.realpath(place if isinstance(place, str) else disk.path_of(fd))
     try:
         there = os.path.samestat(os.stat(real), os.fstat(fd))
     except OSError:
@@ -166,23 +168,52 @@ def is_appended_to(fd: int) -> bool:
 
 
 @contextmanager
-def existing_in(fd: int) -> Iterator[PlainFile | None]:
+def existing_in(fd: int, name: str, delimiter: bytes | None) -> Iterator[PlainFile | None]:
     """Open a regular file for reading, to check how it ends; None for other files.
 
     It is checked before each write, under the filter's lock. Another run that appends to the
-    same file can be killed at any time, and our line must not be joined to its half line.
+    same file can be killed at any time, and our line must not be joined to its half line. With a
+    delimiter, of rows, what `>` writes to is no file of ours, whatever others write there.
+
+    Raises
+    ------
+    InputError
+        If it has rows that cannot be read: they may have the header already.
+
+    Warns
+    -----
+    MmbloomWarning
+        If it has lines that cannot be read.
     """
-    again = -1
-    if is_regular(fd):
-        with suppress(OSError):  # we may only write to it, or there is no /dev/fd
-            again = open_file(f"/dev/fd/{fd}", os.O_RDONLY)
-    if again < 0:
+    if not is_regular(fd) or (delimiter is not None and not is_appended_to(fd)):
+        yield None
+        return
+    if fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR:
+        yield PlainFile(fd)
+        return
+    try:
+        again = disk.reopen(fd, os.O_RDONLY)
+    except OSError as error:  # it may only be written to, or the system does not say where it is
+        _require_empty(fd, f"{name}: what it has cannot be read ({error.strerror})", delimiter)
         yield None
         return
     try:
         yield PlainFile(again)
     finally:
         os.close(again)
+
+
+def _require_empty(fd: int, problem: str, delimiter: bytes | None) -> None:
+    """Refuse to append rows to what cannot be read; warn before lines are appended to it."""
+    if not os.fstat(fd).st_size:
+        return
+    if delimiter is not None:
+        raise InputError(f"{problem}, so its header is unknown: write to it with -o, or elsewhere")
+    warn(
+        f"{problem}: if a run was killed within its last line, the next line is joined to that; "
+        "write to it with -o",
+        MmbloomWarning,
+    )
 
 
 def refuse_overlap(output: Place, inputs: Sequence[Place], filter_path: str) -> None:
