@@ -29,7 +29,7 @@ only those above it in this table.
 package       one idea
 ============  ==========================================================
 errors        the exception tree
-_system       what the machine and the interpreter provide: threads, descriptors, memory, /proc
+_system       what machine, system and interpreter provide; all that systems differ in
 sizing        how large: keys and error rate to bits and hashes, and back
 format        the promise: all that a second implementation must match
 _engine       the kernels: hash, test, claim, commit; lines and their keys
@@ -47,6 +47,7 @@ cli           the command line
 import gc
 from importlib import import_module
 
+from mmbloom import _system as _system  # first: it refuses Windows
 from mmbloom import errors
 from mmbloom.errors import *  # noqa: F403
 

@@ -11,3 +11,11 @@ Nothing here knows of filters, and nothing above asks which system this is.
 ``disk``         files where systems differ: forced to the disk, opened again, their file system
 ``locks``        locks of bytes of a file; which process holds the lock of one
 """
+
+try:
+    import fcntl as _fcntl  # noqa: F401  for locks; where it is missing, nothing else is tried
+except ImportError:
+    raise ImportError(
+        "mmbloom runs on Linux and macOS, and not on Windows: install it in WSL, the Windows "
+        "Subsystem for Linux"
+    ) from None
