@@ -36,7 +36,7 @@ OS_CALLS = [
     *("open", "close", "read", "write", "pwrite", "lseek", "fdatasync", "link", "unlink"),
     *("chmod", "fchmod", "ftruncate", "truncate", "rename", "replace"),
     *("stat", "lstat", "fstat", "remove", "pread", "preadv", "mkdir", "rmdir", "fchown"),
-    *(["posix_fadvise"] if has.LINUX_CALLS else []),
+    *(["posix_fadvise"] if has.FADVISE else []),
 ]
 
 

@@ -1,8 +1,16 @@
 """What this system has: tests that need it ask here, and nowhere else."""
 
+import fcntl
 import os
 import sys
 
+from mmbloom._system import memory
+
 MACOS = sys.platform == "darwin"
-LINUX_CALLS = sys.platform == "linux"  # posix_fallocate, posix_fadvise, locks of open files
+DEV_FD = os.path.exists("/dev/fd")
+FADVISE = hasattr(os, "posix_fadvise")
+FALLOCATE = hasattr(os, "posix_fallocate")  # else zeros are written in place of it
+HOLDERS = os.path.exists("/proc/locks")  # says which process has a lock
+PIPE_SIZES = hasattr(fcntl, "F_SETPIPE_SZ")
 PROC = os.path.exists("/proc/self/mountinfo")  # a bare container has none, and nor has macOS
+WORKING_COPIES = bool(memory.boot_id())  # arrays of filters can be in shared memory
