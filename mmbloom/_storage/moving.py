@@ -39,6 +39,7 @@ from mmbloom._storage.working_copy import (
     is_named,
     is_wanted,
     named_by,
+    require_system,
     sweep,
 )
 from mmbloom._system import disk, memory
@@ -396,6 +397,7 @@ class MovingArray:
         self.wanted = False  # it is tried only once
         share = copy = None
         try:
+            require_system(self.path)
             share = Share(self._fd, self.path)
             copy, found = WorkingCopy.make(self._fd, self._header, self.path, empty=empty)
             place = self._map(self._fd, copy.named, copy, share)

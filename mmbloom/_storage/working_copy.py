@@ -308,14 +308,18 @@ def _pieces(fd: int, end: int, path: str, start: int) -> Iterator[tuple[int, mem
 
 def _require_possible(size: int, file: os.stat_result, path: str) -> None:
     """Raise OSError unless this process may make a copy, and there is room for it."""
-    if not memory.boot_id():
-        raise OSError(errno.ENOTSUP, "this system does not name its boots", path)
     if os.geteuid() not in (0, file.st_uid):
         # Others would not trust it, see `_fault`.
         raise OSError(errno.EPERM, f"only its owner, user {file.st_uid}, can do that", path)
     if (room := int(_SHARE * memory.shared_bytes())) < size:
         reason = f"{size} bytes of shared memory are needed, and {room} could be had"
         raise OSError(errno.ENOSPC, reason, path)
+
+
+def require_system(path: str) -> None:
+    """Raise OSError where no array of any file can be in shared memory."""
+    if not memory.boot_id():
+        raise OSError(errno.ENOTSUP, "only Linux can do that, and it needs /proc", path)
 
 
 _CLOSED = "its array is in shared memory, in a copy that cannot be used: "
