@@ -10,6 +10,7 @@ modules, and the wheel, are for every Python from 3.11 on, at the price of speed
 import os
 import re
 from collections.abc import Iterable
+from functools import partial
 from glob import glob
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -43,15 +44,19 @@ class BuildEngine(build_ext):
         if not self._compiles():
             return
         self.parallel = self.parallel or os.cpu_count() or 1
-        # Of what cythonize returns only the sources are taken: it forgets `optional`.
-        translated = cythonize(
+        translate = partial(
+            cythonize,
             self.extensions,
-            nthreads=self.parallel,
             force=self.force,
             shared_utility_qualified_name=SHARED,
             # What threads share is locked, or changed in critical sections.
             compiler_directives={"freethreading_compatible": True},
         )
+        # Of what cythonize returns only the sources are taken: it forgets `optional`.
+        try:
+            translated = translate(nthreads=self.parallel)
+        except OSError:  # no processes: a container without /dev/shm has no semaphores
+            translated = translate()
         sources = {module.name: module.sources for module in translated}
         for module in self.extensions:
             module.sources = sources[module.name]
