@@ -5,7 +5,6 @@ end of its pipe and stops, so that none stays behind.
 """
 
 import os
-import select
 import signal
 import sys
 import threading
@@ -13,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe, wait
-from subprocess import DEVNULL, Popen
+from subprocess import Popen
 from typing import Protocol, cast
 
 from mmbloom._system.threads import signals_deferred, start
@@ -56,12 +55,13 @@ def run_jobs(
     waiting = list(enumerate(jobs))[::-1]
     workers: dict[Connection, tuple[Popen[bytes], int]] = {}
     stopped = ""
+    alive, held = Pipe(duplex=False)  # workers read its end when this process is gone
     try:
         for _ in range(min(processes, len(jobs))):
             ours, theirs = Pipe()
             index, job = waiting.pop()
             with signals_deferred():
-                process = _started(theirs.fileno())
+                process = _started(theirs.fileno(), alive.fileno())
                 workers[ours] = (process, index)
             theirs.close()
             _send(ours, process, job)
@@ -90,21 +90,23 @@ def run_jobs(
             process.terminate()
             process.wait()
             connection.close()
+        alive.close()
+        held.close()
     if stopped:
         raise StoppedError(stopped)
 
 
 # What a worker runs. It needs nothing of its parent to begin, which may have died by then.
-_RUN = "import sys; sys.path[:] = sys.argv[2:]; import mmbloom.cli.workers as w; w.work()"
+_RUN = "import sys; sys.path[:] = sys.argv[3:]; import mmbloom.cli.workers as w; w.work()"
 
 
-def _started(descriptor: int) -> Popen[bytes]:
-    """Start a worker: a fresh interpreter, which inherits one end of a pipe and no lock."""
+def _started(*pipes: int) -> Popen[bytes]:
+    """Start a worker: a fresh interpreter, which inherits stdin and ends of pipes, but no lock."""
     # Names of files mean the same in it, and what the import warns of has been said.
     options = [f"-Xutf8={sys.flags.utf8_mode}", "-Wignore"]
-    command = [sys.executable, *options, "-c", _RUN, str(descriptor), *sys.path]
+    command = [sys.executable, *options, "-c", _RUN, *map(str, pipes), *sys.path]
     try:
-        return Popen(command, stdin=DEVNULL, pass_fds=[descriptor])  # noqa: S603  this program
+        return Popen(command, pass_fds=pipes)  # noqa: S603  this program
     except BlockingIOError:
         raise InputError(_REFUSED) from None
 
@@ -133,7 +135,7 @@ def _receive(connection: Connection, process: Popen[bytes]) -> Answer:
 def work() -> None:
     """Do jobs that come over a pipe, until it ends."""
     connection = Connection(int(sys.argv[1]))
-    start(threading.Thread(target=_end_with_parent, args=(connection,), daemon=True))
+    start(threading.Thread(target=_end_with_parent, args=(int(sys.argv[2]),), daemon=True))
     # The parent handles Ctrl-C. A worker begins with signals blocked, and SIGINT stays so.
     signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGINT})
     prepare()
@@ -143,11 +145,9 @@ def work() -> None:
             connection.send(_answer(connection))
 
 
-def _end_with_parent(connection: Connection) -> None:
+def _end_with_parent(alive: int) -> None:
     """Exit at once when the parent is killed, even if an input never ends."""
-    hung_up = select.poll()
-    hung_up.register(connection, 0)  # hanging up is reported unasked
-    hung_up.poll()
+    os.read(alive, 1)  # macOS does not report a pipe that hangs up to who asks for nothing else
     os._exit(TERMINATED)
 
 

@@ -73,6 +73,15 @@ def test_each_line_once_over_all_outputs(tmp_path: Path, jobs: str, seed: int) -
     )
 
 
+@JOBS
+def test_stdin_named_as_a_file(here: Path, jobs: str) -> None:
+    """A worker reads the lines that are piped into the command."""
+    Path("file").write_bytes(b"c\n")
+    argv = ["/dev/stdin", "file", "--output-dir", "out", "-j", jobs, *EXACT]
+    assert started("dedup", "seen", *argv, stdin=b"a\nb\n").code == 0
+    assert Path("out", "stdin").read_bytes() == b"a\nb\n"
+
+
 @pytest.mark.parametrize("name", ["file", "file/below"])
 def test_folder_that_cannot_be_made(here: Path, name: str) -> None:
     Path("file").write_bytes(b"a\n")
