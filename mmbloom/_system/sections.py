@@ -34,8 +34,10 @@ RLock, modules = threading.RLock, sys.modules
 MOMENT_NS = 1_000_000
 MOMENT = MOMENT_NS / 1e9
 
+# The clock of `time.monotonic`: on macOS CLOCK_MONOTONIC is another, which goes on in sleep.
+_CLOCK = getattr(time, "CLOCK_UPTIME_RAW", time.CLOCK_MONOTONIC)
 # CLOCK_MONOTONIC_COARSE, for which the time module has no name.
-_COARSE = 6 if sys.platform == "linux" else time.CLOCK_MONOTONIC
+_COARSE = 6 if sys.platform == "linux" else _CLOCK
 
 _PAUSE = 0.0005
 
@@ -71,6 +73,6 @@ def outlast() -> None:
     The coarse clock is behind the other one by at most a step: when it has passed the end of the
     moment, both have. A fixed sleep would not do, as a step can be late on a busy machine.
     """
-    end = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + MOMENT_NS
+    end = time.clock_gettime_ns(_CLOCK) + MOMENT_NS
     while time.clock_gettime_ns(_COARSE) <= end:
         time.sleep(_PAUSE)
