@@ -22,6 +22,10 @@ if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
     exit 1
 fi
 if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
+    if ! command -v apt-get >/dev/null; then
+        echo 'setup.sh: needs the modules ensurepip and venv of Python' >&2
+        exit 1
+    fi
     as_root=''
     [ "$(id -u)" = 0 ] || as_root=sudo
     echo 'setup.sh: installing the Debian package python3-venv' >&2
@@ -74,10 +78,17 @@ case $served in
     else
         why="\`$python -m pip install -v --editable $here\` shows what failed"
     fi
+    if [ "$(uname)" = Darwin ]; then
+        brings='`xcode-select --install`'
+    elif command -v apk >/dev/null; then
+        brings='`apk add gcc musl-dev python3-dev`'
+    else
+        brings='on Debian `apt install gcc libc6-dev python3-dev`'
+    fi
     cat >&2 <<SLOW
 setup.sh: mmbloom in $folder is $here, with numpy's engine, several times slower:
-  the compiled engine ${served#numpy }, $why; on Debian
-  \`apt install gcc libc6-dev python3-dev\` brings what it needs; then run this again
+  the compiled engine ${served#numpy }, $why;
+  $brings brings what it needs; then run this again
 SLOW
     ;;
 esac

@@ -2,7 +2,7 @@
 
 Nothing here knows of filters, and nothing above asks which system this is.
 
-``extras``       the libraries of the extras, imported only here
+``extras``       the libraries of the extras, imported only here; what brings a C compiler
 ``typing``       type aliases
 ``sections``     sections of the write lock: who may be in one; how long the check before it holds
 ``threads``      work on several cores, with results in order; reading ahead

@@ -1,7 +1,9 @@
-"""The optional libraries of the extra ``cli``, imported here and nowhere else."""
+"""The optional libraries of the extra ``cli``, imported only here; what brings a C compiler."""
 
 import importlib
 import importlib.util
+import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -81,6 +83,15 @@ def _zstd(purpose: str) -> Any:
 def has_zstd() -> bool:
     """Return whether .zst files can be read; all other kinds need no extra."""
     return installed("compression.zstd") or installed(_BACKPORT)
+
+
+def compiler() -> str:
+    """Return how to install a C compiler and Python's headers on this system."""
+    if sys.platform == "darwin":
+        return "`xcode-select --install`"
+    if os.path.exists("/sbin/apk"):
+        return "`apk add gcc musl-dev python3-dev`"
+    return "on Debian `apt install gcc libc6-dev python3-dev`"
 
 
 def installed(name: str) -> bool:

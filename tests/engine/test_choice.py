@@ -12,7 +12,7 @@ from kernels import BUILT, ENGINES, KINDS, MODULES, VECTORS, needs_compiled
 
 import mmbloom
 from mmbloom import _engine
-from mmbloom._engine.compiled import COMPILED, choose
+from mmbloom._engine.compiled import COMPILED, choose, remedy
 
 FOLDER = Path(_engine.__file__).parent / "compiled"
 FAULTS = ("", "was not built", "fails to import (x)")
@@ -39,6 +39,23 @@ def test_compiled_where_it_can_serve() -> None:
             choose("compiled", fault=fault, byteorder="little")
     with pytest.raises(ImportError, match=r"MMBLOOM_ENGINE=compiled, .* is for little-endian"):
         choose("compiled", fault="", byteorder="big")
+
+
+@pytest.mark.parametrize(
+    ("platform", "apk", "words"),
+    [
+        ("linux", False, "on Debian `apt install gcc libc6-dev python3-dev`"),
+        ("linux", True, "`apk add gcc musl-dev python3-dev`"),
+        ("darwin", False, "`xcode-select --install`"),
+    ],
+)
+def test_remedy_of_a_system(
+    platform: str, apk: bool, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What to do names what the system has: Debian's packages, Alpine's, or Apple's tools."""
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(os.path, "exists", lambda path: apk and path == "/sbin/apk")
+    assert f"a C compiler and Python's headers ({words})" in remedy()
 
 
 @pytest.mark.parametrize("asked", ["nonsense", "Numpy", "COMPILED", " numpy", "0"])

@@ -30,6 +30,7 @@ from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 
+from mmbloom._system.extras import compiler
 from mmbloom.errors import EngineWarning
 
 COMPILED = (
@@ -82,7 +83,7 @@ def _newer_than_built() -> str:
 
 def remedy() -> str:
     """Return what to do, so that the compiled engine serves."""
-    needed = "a C compiler and Python's headers (on Debian gcc and python3-dev)"
+    needed = f"a C compiler and Python's headers ({compiler()})"
     if _CHECKOUT:
         environment = sys.prefix if sys.prefix != sys.base_prefix else ".venv"
         return f"run `sh {_ROOT}/setup.sh {environment}`, which needs {needed}"
