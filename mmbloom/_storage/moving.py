@@ -14,6 +14,7 @@ Of the methods only `leave` takes the write lock. Others that need it say so.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -39,7 +40,6 @@ from mmbloom._storage.working_copy import (
     is_named,
     is_wanted,
     named_by,
-    require_system,
     sweep,
 )
 from mmbloom._system import disk, memory
@@ -397,7 +397,8 @@ class MovingArray:
         self.wanted = False  # it is tried only once
         share = copy = None
         try:
-            require_system(self.path)
+            if not memory.boot_id():
+                raise OSError(errno.ENOTSUP, "only Linux can do that, where it has /proc")
             share = Share(self._fd, self.path)
             copy, found = WorkingCopy.make(self._fd, self._header, self.path, empty=empty)
             place = self._map(self._fd, copy.named, copy, share)

@@ -316,12 +316,6 @@ def _require_possible(size: int, file: os.stat_result, path: str) -> None:
         raise OSError(errno.ENOSPC, reason, path)
 
 
-def require_system(path: str) -> None:
-    """Raise OSError where no array of any file can be in shared memory."""
-    if not memory.boot_id():
-        raise OSError(errno.ENOTSUP, "only Linux can do that, and it needs /proc", path)
-
-
 _CLOSED = "its array is in shared memory, in a copy that cannot be used: "
 
 

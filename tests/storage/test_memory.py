@@ -162,7 +162,7 @@ def test_zeros_of_a_file_too_large_to_be_dirty(path: str, monkeypatch: pytest.Mo
     monkeypatch.setattr("mmbloom._system.memory._SMALL", 0)
     for limit in (100_000, 10_000):  # bytes that may be dirty; the array has 12 KiB
         monkeypatch.setattr("mmbloom._system.memory.dirty_bytes", lambda limit=limit: limit)
-        with BloomFilter.create(f"{path}.{limit}", 10_000) as seen:
+        with BloomFilter.create(f"{path}.{limit}", 10_000, resident=False) as seen:
             assert seen.add("a")
             assert os.stat(seen.path).st_blocks * 512 >= 12 << 10
     assert len(written) == 1

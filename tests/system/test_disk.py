@@ -10,8 +10,8 @@ from pathlib import Path
 import has
 import pytest
 
-from mmbloom import BloomFilter, DurabilityError
-from mmbloom._system import disk, locks
+from mmbloom import BloomFilter, DurabilityError, ReservationWarning
+from mmbloom._system import disk, locks, memory
 
 FULL_SYNC = 51  # F_FULLFSYNC
 
@@ -81,6 +81,9 @@ def test_a_flush_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
                 seen.flush()
 
 
+@pytest.mark.skipif(
+    not (has.PROC or has.MACOS), reason="this system leads to no file by its descriptor"
+)
 def test_an_open_file_is_found_again(tmp_path: Path) -> None:
     """By its descriptor, under the name that it has by now."""
     (tmp_path / "one").write_bytes(b"1")
@@ -121,6 +124,18 @@ def test_bytes_of_an_open_file(tmp_path: Path) -> None:
         assert not locks.are_locked(one.fileno(), 1 << 61, 1)
         locks.unlock_bytes(one.fileno(), 1 << 61, 2)
         assert locks.lock_bytes(other.fileno(), (1 << 61) + 1, 1)
+
+
+def test_an_array_in_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked for where the system has none, that is said once, and the file serves."""
+    monkeypatch.setattr(memory, "boot_id", lambda: b"")
+    with pytest.warns(ReservationWarning, match="not kept in shared memory: only Linux") as warned:
+        seen = BloomFilter.create(tmp_path / "f", 10, resident=True)
+    with seen:
+        assert seen.add("a")
+        assert "a" in seen
+        assert not seen.info().resident
+    assert len(warned) == 1
 
 
 def test_windows_is_refused_in_one_line() -> None:
