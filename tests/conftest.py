@@ -25,14 +25,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import has
 import hypothesis
 import pytest
+from descriptors import file_of, open_descriptors
 
 import mmbloom
 from mmbloom import BloomFilter
 from mmbloom._engine.compiled import FAULT, remedy
 from mmbloom._storage import moving
 from mmbloom._system import memory
+from mmbloom._system.threads import usable_cores
 from mmbloom.filters import options
 
 pytest_plugins = ["excluding", "folders", "power", "tally", "unions"]
@@ -129,6 +132,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config._inicache["faulthandler_timeout"] = patience  # what -o does, which comes too early
     assert config.getini("faulthandler_timeout") == patience
     if config.getoption("--resident"):  # in this process and those that it forks
+        if not has.WORKING_COPIES:
+            raise pytest.UsageError("this system keeps no arrays in shared memory")
         patch = pytest.MonkeyPatch()
         config.add_cleanup(patch.undo)
         patch.setattr(moving, "is_wanted", lambda resident, *_: resident is not False)
@@ -172,7 +177,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     and for the disk.
     """
     named = config.args_source is pytest.Config.ArgsSource.ARGS
-    return 0 if named else len(os.sched_getaffinity(0)) + 1
+    return 0 if named else usable_cores() + 1
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -279,26 +284,25 @@ def create(path: str) -> Iterator[Callable[..., BloomFilter]]:
 
 _TRACKER = resource_tracker._resource_tracker
 _TASKS = "/proc/self/task"
-_FOLDER = next((name for name in ("/proc/self/fd", "/dev/fd") if os.path.isdir(name)), "")
 
 
-def _descriptors() -> dict[str, str]:
-    """Open descriptors and what they point to; those that multiprocessing keeps are left out."""
-    found = {}
-    for number in os.listdir(_FOLDER) if _FOLDER else ():
-        try:
-            found[number] = os.readlink(os.path.join(_FOLDER, number))
-        except OSError:  # the descriptor of the listing itself
-            continue
-    found.pop(str(vars(_TRACKER).get("_fd")), None)
-    return found
+def _descriptors() -> set[int]:
+    """Open descriptors; those that multiprocessing keeps are left out."""
+    return open_descriptors() - {vars(_TRACKER).get("_fd")}
 
 
 def _children() -> set[int]:
-    """Pids of the children of this process; multiprocessing's resource tracker is left out."""
+    """Pids of the children of this process; multiprocessing's resource tracker is left out.
+
+    Where the system does not list them, 0 stands for any that there are.
+    """
     pids: set[int] = set()
-    for task in os.listdir(_TASKS) if os.path.isdir(_TASKS) else ():
-        # A thread that has just ended has none; and where the system does not list them, nothing.
+    if has.WAITID and not has.PROC and vars(_TRACKER).get("_pid") is None:
+        with suppress(ChildProcessError):  # there is none
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            pids.add(0)
+    for task in os.listdir(_TASKS) if has.PROC else ():
+        # A thread that has just ended has none.
         with (
             suppress(FileNotFoundError, ProcessLookupError),
             open(f"{_TASKS}/{task}/children") as listing,
@@ -324,10 +328,9 @@ def no_leaks() -> Iterator[None]:
     yield
     for thread in set(threading.enumerate()) - threads:
         thread.join(60)  # one that has nothing left to do may still wait for a core
-    if _descriptors().keys() - descriptors.keys():
+    if _descriptors() - descriptors:
         gc.collect()  # a map lives until its last view is gone, of a raised error's frames too
-    after = _descriptors()
-    leaked = {number: after[number] for number in after.keys() - descriptors.keys()}
+    leaked = {fd: file_of(fd) for fd in _descriptors() - descriptors}
     assert not leaked, f"open descriptors left: {leaked}"
     assert not _children() - children, f"child processes left: {_children() - children}"
     assert not set(threading.enumerate()) - threads, "threads left running"

@@ -20,7 +20,8 @@ import filelock
 import has
 import numpy as np
 import pytest
-from workers import in_child
+from descriptors import is_open
+from workers import ChildDiedError, in_child
 
 from mmbloom._storage import lock as _lock
 from mmbloom._storage.mapped import MappedFilter
@@ -33,10 +34,10 @@ from mmbloom.format.header import MUTABLE_FIELDS
 
 # Every call of the os module that making or using a file could make.
 OS_CALLS = [
-    *("open", "close", "read", "write", "pwrite", "lseek", "fdatasync", "link", "unlink"),
+    *("open", "close", "read", "write", "pwrite", "lseek", "link", "unlink"),
     *("chmod", "fchmod", "ftruncate", "truncate", "rename", "replace"),
     *("stat", "lstat", "fstat", "remove", "pread", "preadv", "mkdir", "rmdir", "fchown"),
-    *(["posix_fadvise"] if has.FADVISE else []),
+    *(name for name in ("fdatasync", "posix_fadvise") if hasattr(os, name)),  # not on macOS
 ]
 
 
@@ -155,7 +156,7 @@ def mount_tmpfs(folder: Path, size: int) -> bool:
     """In a child: mount a tmpfs of few bytes in a namespace of its own; False if not allowed."""
     libc, new_namespaces = ctypes.CDLL(None, use_errno=True), 0x10000000 | 0x00020000
     uid, gid = os.getuid(), os.getgid()
-    if libc.unshare(new_namespaces):
+    if not has.PROC or libc.unshare(new_namespaces):
         return False
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
@@ -170,13 +171,25 @@ def remount_read_only(folder: Path) -> bool:
     return not libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", read_only_remount, None)
 
 
+# What ends a process that writes to memory where it may only read.
+FORBIDDEN = (signal.SIGSEGV, signal.SIGBUS) if has.MACOS else (signal.SIGSEGV,)
+
+
+def ended_by_a_write(function: Callable[[], object]) -> None:
+    """Run a function in a child, which a write must end that `die_when_written` forbids."""
+    with pytest.raises(ChildDiedError) as caught:
+        in_child(function)
+    assert caught.value.signal in FORBIDDEN
+
+
 def die_when_written(start: int, size: int) -> None:
-    """In a child: the first write to these pages of memory is the end of the process, SIGSEGV.
+    """In a child: the first write to these pages of memory is the end of the process.
 
     A kill at one instruction of compiled code, where no hook can be.
     """
     faulthandler.disable()
-    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    for number in FORBIDDEN:
+        signal.signal(number, signal.SIG_DFL)
     libc = ctypes.CDLL(None, use_errno=True)
     assert start % mmap.PAGESIZE == 0
     if libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.PROT_READ):
@@ -220,6 +233,6 @@ def switch_lock_off() -> None:
 
 def allow_descriptors(number: int) -> None:
     """In a child: let so many more files be open, and no more."""
-    free = (fd for fd in itertools.count() if not os.path.exists(f"/proc/self/fd/{fd}"))
+    free = itertools.filterfalse(is_open, itertools.count())
     limit = next(itertools.islice(free, number, None))
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

@@ -1,6 +1,7 @@
 """What this system has: tests that need it ask here, and nowhere else."""
 
 import fcntl
+import mmap
 import os
 import sys
 
@@ -11,6 +12,9 @@ DEV_FD = os.path.exists("/dev/fd")
 FADVISE = hasattr(os, "posix_fadvise")
 FALLOCATE = hasattr(os, "posix_fallocate")  # else zeros are written in place of it
 HOLDERS = os.path.exists("/proc/locks")  # says which process has a lock
+MEMORY_LIMIT = sys.platform == "linux"  # macOS takes RLIMIT_AS, and keeps to none
+PAGES_OF_4_KIB = mmap.PAGESIZE == 4096  # so that a header has its own; on arm64 they have 16
 PIPE_SIZES = hasattr(fcntl, "F_SETPIPE_SZ")
 PROC = os.path.exists("/proc/self/mountinfo")  # a bare container has none, and nor has macOS
+WAITID = hasattr(os, "waitid")  # Python on macOS has it from 3.13 on
 WORKING_COPIES = bool(memory.boot_id())  # arrays of filters can be in shared memory

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from checks import check_folder
+from descriptors import open_descriptors
 from faults import (
     Hook,
     at_call,
@@ -42,12 +43,12 @@ def calls_of(action: Callable[[Hook], object]) -> list[str]:
 @contextmanager
 def _closing_all() -> Iterator[None]:
     """Check that a block leaves no descriptor open, whatever ends it."""
-    there = len(os.listdir("/proc/self/fd"))
+    there = open_descriptors()
     try:
         yield
     finally:
-        left = len(os.listdir("/proc/self/fd")) - there
-        assert left == 0, f"{left} descriptors left open"
+        left = open_descriptors() - there
+        assert not left, f"{len(left)} descriptors left open"
 
 
 @dataclass(frozen=True)

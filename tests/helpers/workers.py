@@ -61,7 +61,8 @@ class Child(Generic[T]):
     """
 
     def __init__(self, function: Callable[[], T]) -> None:
-        self._output, write = os.pipe()
+        read, write = os.pipe()
+        self._output = os.fdopen(read, "rb", 0)
         self.pid = os.fork()
         if self.pid == 0:
             self._run(function, write)
@@ -71,7 +72,7 @@ class Child(Generic[T]):
     def _run(self, function: Callable[[], T], write: int) -> None:
         exit_code = 1
         try:
-            os.close(self._output)
+            self._output.close()
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             faulthandler.register(signal.SIGUSR1, file=2)
             try:
@@ -89,10 +90,8 @@ class Child(Generic[T]):
             os.kill(self.pid, signal.SIGKILL)
 
     def alive(self) -> bool:
-        """Tell whether the child still runs; what it was waited for, does not."""
-        if self.exit_status is not None:
-            return False
-        return not os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        """Tell whether the child still runs."""
+        return self._wait(os.WNOHANG) is None
 
     def show_stacks(self) -> None:
         """Have a child that hangs print where, on stderr."""
@@ -122,16 +121,23 @@ class Child(Generic[T]):
 
     def wait(self) -> int:
         """Wait for the end; exit code, or minus the signal."""
+        status = self._wait(0)
+        assert status is not None
+        self._output.close()
+        return status
+
+    def _wait(self, options: int) -> int | None:
         if self.exit_status is None:
-            self.exit_status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-            os.close(self._output)
+            pid, status = os.waitpid(self.pid, options)
+            if pid:
+                self.exit_status = os.waitstatus_to_exitcode(status)
         return self.exit_status
 
     def _read(self, timeout: float) -> tuple[bytes, bool]:
         deadline, report = time.monotonic() + timeout, b""
         while (left := deadline - time.monotonic()) > 0:
             if select.select([self._output], [], [], left)[0]:
-                piece = os.read(self._output, 1 << 20)
+                piece = self._output.read(1 << 20)
                 if not piece:
                     return report, True
                 report += piece

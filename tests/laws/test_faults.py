@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 import pytest
 from checks import flock_is_free
+from descriptors import open_descriptors
 from faults import Hook, at_call, fail_with, kill_self, os_calls
 from reference import NaiveFilter
 from tally import Count
@@ -133,10 +134,10 @@ def fail_at_call(path: Path, mode: Mode, code: int, number: int) -> tuple[str, l
         calls.append(name)
         fault(name)
 
-    descriptors = os.listdir("/proc/self/fd")
+    descriptors = open_descriptors()
     with os_calls(hook):
         outcomes, acknowledged = use(path, mode, code)
-    assert os.listdir("/proc/self/fd") == descriptors, f"left open after {calls[number:][:1]}"
+    assert open_descriptors() == descriptors, f"left open after {calls[number:][:1]}"
     check_file(path, original, acknowledged)
     put_back(path, original)
     return calls[number] if number < len(calls) else "", outcomes

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,7 @@ def run(*command: str | Path) -> None:
 
 
 def truncate_to(size: int) -> Callable[[Path], None]:
-    return lambda path: run("truncate", "-s", str(size), path)
+    return lambda path: in_child(partial(os.truncate, path, size))
 
 
 def extend(path: Path) -> None:

@@ -3,11 +3,17 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import has
 import pytest
 from copies import NEW, make_file
 
 from mmbloom import BloomFilter
 from mmbloom._system import memory
+
+
+def pytest_runtest_setup() -> None:
+    if not has.WORKING_COPIES:
+        pytest.skip("this system has no working copies in shared memory: only Linux has")
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has files o
 @pytest.fixture
 def shared() -> Iterator[Path]:
     """A folder as /tmp: all users make files in it, and remove none of each other's."""
-    folder = Path(tempfile.mkdtemp())
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
     folder.chmod(0o1777)
     yield folder
     shutil.rmtree(folder)
@@ -224,7 +224,7 @@ def test_the_effective_user_looks(tmp_path: Path) -> None:
         seen.exclusions.add(KEY)
 
     def ask() -> None:
-        os.setresuid(STRANGER, 0, 0)
+        os.setreuid(STRANGER, 0)
         with BloomFilter.open(path) as seen:
             assert not os.access(path, os.F_OK)
             assert KEY not in seen

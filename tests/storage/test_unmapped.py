@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from checks import HEADER_BYTES
 from damages import MIB, filter_of, sealed_of
+from descriptors import open_descriptors
 from fuzz import file
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -135,8 +136,8 @@ def test_short_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_header_that_is_refused_leaves_no_descriptor(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(5000))
-    before = os.listdir("/proc/self/fd")
+    before = open_descriptors()
     for _ in range(3):
         with pytest.raises(FormatError):
             UnmappedFilter(str(tmp_path / "a"))
-    assert os.listdir("/proc/self/fd") == before
+    assert open_descriptors() == before

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import has
 import pytest
 from workers import in_child
 
@@ -85,7 +86,7 @@ def closed_again_and_again(steps: Iterator[Any]) -> None:
     for _ in steps:
         for stream in range(3):
             with suppress(OSError):
-                assert os.readlink(f"/proc/self/fd/{stream}") == os.devnull
+                assert os.path.samestat(os.fstat(stream), os.stat(os.devnull))
             with suppress(OSError):
                 os.write(stream, b"printed")
         with suppress(OSError):
@@ -93,7 +94,13 @@ def closed_again_and_again(steps: Iterator[Any]) -> None:
         os.closerange(0, 3)
 
 
-@pytest.mark.parametrize("steps", [plain, counting, growing, rotating, resident, files])
+NO_COPIES = pytest.mark.skipif(not has.WORKING_COPIES, reason="this system has no working copies")
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [plain, counting, growing, rotating, pytest.param(resident, marks=NO_COPIES), files],
+)
 def test_streams_that_are_closed(tmp_path: Path, steps: Steps) -> None:
     """Whatever is opened meanwhile, what the program prints is in none of it."""
     path = tmp_path / "seen"

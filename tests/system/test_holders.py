@@ -2,15 +2,15 @@
 
 import fcntl
 import os
-import sys
 from pathlib import Path
 
+import has
 import pytest
 from cli_runner import wait_until
 
 from mmbloom._system.locks import holder, holders
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads locks from /proc")
+pytestmark = pytest.mark.skipif(not has.HOLDERS, reason="this system has no table of locks")
 
 
 def test_holders_of_a_file_and_of_its_folder(tmp_path: Path) -> None:

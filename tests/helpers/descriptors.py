@@ -1,0 +1,30 @@
+"""Which descriptors this process has open, on any system."""
+
+import os
+from contextlib import suppress
+
+import has
+
+from mmbloom._system import disk
+
+_MOST = 1024  # of a process that tests, where the system lists none
+
+
+def is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def open_descriptors() -> set[int]:
+    listed = map(int, os.listdir("/dev/fd")) if has.DEV_FD else range(_MOST)
+    return set(filter(is_open, listed))  # without that of the listing, which is closed
+
+
+def file_of(fd: int) -> str:
+    """Return the path of an open file; what is no path where it has none."""
+    with suppress(OSError):
+        return os.path.realpath(disk.path_of(fd))
+    return ""
