@@ -25,9 +25,10 @@ platform.uname()
 
 PROC = os.environ["REAL_PROC"]
 GONE = """
-    copy_file_range eventfd getxattr listxattr memfd_create pidfd_open posix_fadvise posix_fallocate
-    removexattr sched_getaffinity sched_setaffinity setns setxattr splice unshare
-    O_DIRECT O_NOATIME O_PATH O_TMPFILE POSIX_FADV_DONTNEED getresgid getresuid
+    copy_file_range eventfd fdatasync getrandom getresgid getresuid getxattr listxattr memfd_create
+    pidfd_open pipe2 posix_fadvise posix_fallocate removexattr sched_getaffinity sched_setaffinity
+    setns setresgid setresuid setxattr splice unshare waitid
+    O_DIRECT O_NOATIME O_PATH O_TMPFILE POSIX_FADV_DONTNEED P_ALL P_PGID P_PID P_PIDFD
 """
 for name in GONE.split():
     for module in (os, posix):
@@ -38,7 +39,7 @@ for name in dir(fcntl):
     if name.startswith((*LINUX_ONLY, "F_SETPIPE", "F_OFD_")):
         delattr(fcntl, name)
 
-_fcntl, _fsync = fcntl.fcntl, os.fsync
+_fcntl, _fsync, _stat = fcntl.fcntl, os.fsync, os.stat
 fcntl.F_GETPATH, fcntl.F_FULLFSYNC = 50, 51
 
 
@@ -92,7 +93,7 @@ def renameatx_np(from_fd, old, to_fd, new, flags):
 def statfs(path, found):
     """Name the type of a file system, where macOS has it; every local disk here is one of Linux."""
     try:
-        number = os.stat(path).st_dev
+        number = _stat(path).st_dev
     except OSError as error:
         ctypes.set_errno(error.errno)
         return -1
