@@ -24,7 +24,7 @@ def open_descriptors() -> set[int]:
 
 
 def file_of(fd: int) -> str:
-    """Return the path of an open file; what is no path where it has none."""
+    """Return the path of an open file; of a pipe or a socket, what the system calls it."""
     with suppress(OSError):
         return os.path.realpath(disk.path_of(fd))
     return ""

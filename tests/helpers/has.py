@@ -12,7 +12,7 @@ DEV_FD = os.path.exists("/dev/fd")
 FADVISE = hasattr(os, "posix_fadvise")
 FALLOCATE = hasattr(os, "posix_fallocate")  # else zeros are written in place of it
 HOLDERS = os.path.exists("/proc/locks")  # says which process has a lock
-MEMORY_LIMIT = sys.platform == "linux"  # macOS takes RLIMIT_AS, and keeps to none
+MEMORY_LIMIT = sys.platform == "linux"  # macOS accepts RLIMIT_AS and does not enforce it
 PAGES_OF_4_KIB = mmap.PAGESIZE == 4096  # so that a header has its own; on arm64 they have 16
 PIPE_SIZES = hasattr(fcntl, "F_SETPIPE_SZ")
 PROC = os.path.exists("/proc/self/mountinfo")  # a bare container has none, and nor has macOS

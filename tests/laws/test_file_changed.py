@@ -60,7 +60,7 @@ def make_folder_instead(path: Path) -> None:
 CHANGES: dict[str, Callable[[Path], object]] = {
     "truncate-to-nothing": truncate_to(0),
     "truncate-to-header": truncate_to(4096),
-    "truncate-by-a-byte": lambda path: run("truncate", "-s", "-1", path),
+    "truncate-by-a-byte": lambda path: truncate_to(path.stat().st_size - 1)(path),
     "extend": extend,
     "move-over": move_another_over,
     "copy-over": copy_a_smaller_one_over,
