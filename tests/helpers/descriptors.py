@@ -23,6 +23,11 @@ def open_descriptors() -> set[int]:
     return set(filter(is_open, listed))  # without that of the listing, which is closed
 
 
+def is_file_open(path: str | os.PathLike[str]) -> bool:
+    status = os.stat(path)
+    return any(os.path.samestat(os.fstat(fd), status) for fd in open_descriptors())
+
+
 def file_of(fd: int) -> str:
     """Return the path of an open file; of a pipe or a socket, what the system calls it."""
     with suppress(OSError):
