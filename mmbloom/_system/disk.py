@@ -168,12 +168,13 @@ def _renaming(library: Any) -> Callable[..., int] | None:
 
 def file_system_type(path: str) -> str:
     """Return the type of the file system that holds `path`; "" if unknown."""
+    device = os.stat(path).st_dev  # an error names the path, whatever the system
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
             table = mounts.read()
     except OSError:  # macOS, or a container that has no /proc
         return _type_by_statfs(path)
-    return find_type(table, path, os.stat(path).st_dev)
+    return find_type(table, path, device)
 
 
 def _type_by_statfs(path: str) -> str:

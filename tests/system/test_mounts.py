@@ -82,6 +82,8 @@ def test_no_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("mmbloom._system.disk.open", refuse, raising=False)
     assert file_system_type(str(tmp_path)) in ("", kind)
     BloomFilter.create(tmp_path / "f", 10).close()
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        file_system_type(str(tmp_path / "nowhere"))
 
 
 Pretend = Callable[[str], None]
