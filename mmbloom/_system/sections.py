@@ -34,10 +34,10 @@ RLock, modules = threading.RLock, sys.modules
 MOMENT_NS = 1_000_000
 MOMENT = MOMENT_NS / 1e9
 
-# The clock of `time.monotonic`: on macOS CLOCK_MONOTONIC is another, which goes on in sleep.
+# The clock of `time.monotonic`, and CLOCK_MONOTONIC_COARSE, for which the time module has no name.
+# On macOS, which has no coarse one, CLOCK_MONOTONIC goes on in sleep, and both are this one.
 _CLOCK = getattr(time, "CLOCK_UPTIME_RAW", time.CLOCK_MONOTONIC)
-# CLOCK_MONOTONIC_COARSE, for which the time module has no name.
-_COARSE = 6 if sys.platform == "linux" else _CLOCK
+_COARSE = getattr(time, "CLOCK_UPTIME_RAW", 6)
 
 _PAUSE = 0.0005
 

@@ -7,7 +7,6 @@ import fcntl
 import os
 import pickle
 import struct
-import sys
 import tempfile
 import threading
 import time
@@ -21,6 +20,7 @@ from reference import seal as trailer_of
 from workers import PATIENCE
 
 from mmbloom import BloomFilter, CountingBloomFilter
+from mmbloom._system import sections
 from mmbloom.errors import MmbloomError
 
 HEADER_BYTES = 4096
@@ -149,7 +149,7 @@ def let_others_in(folder: Path) -> None:
 def soon() -> None:
     """Let the moment pass after which every object goes by a change of its files."""
     # A millisecond, and of the kernel's coarse clock, which goes on in steps, a step.
-    coarse = 6 if sys.platform == "linux" else time.CLOCK_MONOTONIC
+    coarse = sections._COARSE
     until = time.clock_gettime(coarse) + 0.001
     time.sleep(0.001)
     while time.clock_gettime(coarse) <= until:
