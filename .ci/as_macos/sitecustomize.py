@@ -10,8 +10,6 @@ import ctypes
 import errno
 import fcntl
 import mmap
-import multiprocessing
-import multiprocessing.context
 import os
 import platform
 import posix
@@ -128,11 +126,3 @@ ctypes.CDLL = LibraryOfMacos
 sys.platform = "darwin"
 sys.modules["_scproxy"] = proxies = ModuleType("_scproxy")  # what urllib asks on macOS
 proxies._get_proxies = proxies._get_proxy_settings = dict
-
-# macOS starts the processes of multiprocessing anew.
-_context = multiprocessing.context
-_spawn = _context.DefaultContext(_context._concrete_contexts["spawn"])
-_context._default_context = _spawn
-for name in dir(_spawn):
-    if not name.startswith("_") and hasattr(multiprocessing, name):
-        setattr(multiprocessing, name, getattr(_spawn, name))
