@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import array_of, check_settled, counters_of, flock_is_free, seal, set_counters
+from checks import (
+    HEADER_BYTES,
+    array_of,
+    check_settled,
+    counters_of,
+    flock_is_free,
+    seal,
+    set_counters,
+)
 from damages import flip
 from faults import die_when_written
 from naive import LAYOUTS
@@ -88,23 +96,23 @@ def test_union_that_brings_nothing(two: list[str]) -> None:
 def test_pages_with_nothing_new_are_not_written(tmp_path: Path, seed: int) -> None:
     one = make_random(tmp_path / "one", 200_000, "blocked", seed)
     two = shutil.copy(one, tmp_path / "two")
-    new = 3  # the only page with anything new
+    new = 3  # the only page of the file with anything new
     with open(two, "r+b") as file:
-        os.pwrite(file.fileno(), b"\xff" * PAGE, 4096 + new * PAGE)
+        os.pwrite(file.fileno(), b"\xff" * PAGE, new * PAGE)
 
     def unite_without(start: int, stop: int) -> None:
         with BloomFilter.open(one) as seen:
-            array = seen._storage.views.words.ctypes.data
-            die_when_written(array + start * PAGE, (stop - start) * PAGE)
+            begin = seen._storage.views.words.ctypes.data - HEADER_BYTES
+            die_when_written(begin + start * PAGE, (stop - start) * PAGE)
             seen.union_update(two)
 
     with pytest.raises(ChildDiedError):
         in_child(partial(unite_without, new, new + 1))
-    pages = -(-len(array_of(one)) // PAGE)
+    pages = -(-os.path.getsize(one) // PAGE)
     with BloomFilter.open(one) as seen:
         seen.recount()
     raw = Path(one).read_bytes()
-    for part in ((0, new), (new + 1, pages)):
+    for part in ((1, new), (new + 1, pages)):  # the header is in the first one
         in_child(partial(unite_without, *part))
         assert bits_of(one) == bits_of(two)
         Path(one).write_bytes(raw)
