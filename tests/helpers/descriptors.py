@@ -33,3 +33,7 @@ def file_of(fd: int) -> str:
     with suppress(OSError):
         return os.path.realpath(disk.path_of(fd))
     return ""
+
+
+def open_files() -> dict[int, str]:
+    return {fd: file_of(fd) for fd in open_descriptors()}

@@ -14,6 +14,7 @@ FALLOCATE = hasattr(os, "posix_fallocate")  # else zeros are written in place of
 HOLDERS = os.path.exists("/proc/locks")  # says which process has a lock
 MEMORY_LIMIT = sys.platform == "linux"  # macOS accepts RLIMIT_AS and does not enforce it
 PAGES_OF_4_KIB = mmap.PAGESIZE == 4096  # so that a header has its own; on arm64 they have 16
+IN_MEMORY = os.path.isdir(memory.SHARED)  # a file system in memory, which all may use
 PIPE_SIZES = hasattr(fcntl, "F_SETPIPE_SZ")
 PROC = os.path.exists("/proc/self/mountinfo")  # a bare container has none, and nor has macOS
 WAITID = hasattr(os, "waitid")  # Python on macOS has it from 3.13 on
