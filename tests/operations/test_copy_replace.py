@@ -8,11 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import has
 import pytest
 import sweeps
 from checks import check_folder, contents, in_turn
 from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
 from kinds import KINDS
+from open_files import open_files
 from workers import ChildDiedError, in_child
 
 import mmbloom
@@ -116,6 +118,7 @@ def test_what_stays(tmp_path: Path, kind: str, put: str, where: str, said: str) 
     assert contents(tmp_path) == before
 
 
+@pytest.mark.skipif(not has.WORKING_COPIES, reason="this system has no working copies")
 def test_a_filter_in_shared_memory_stays(tmp_path: Path) -> None:
     """It is in use: those who write to it would find another in its place."""
     live, kept = two_of(tmp_path, "plain")
@@ -145,12 +148,12 @@ def test_another_file_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def copied_with(live: Path, kept: Path, before: Hook = ignore, after: Hook = ignore) -> None:
     """In a child: replace with a hook at every os call; no descriptor may be left open."""
-    there = len(os.listdir("/proc/self/fd"))
+    there = len(open_files())
     try:
         with os_calls(before, after):
             copy(live, kept, replace=True)
     finally:
-        assert len(os.listdir("/proc/self/fd")) == there, "descriptors left open"
+        assert len(open_files()) == there, "descriptors left open"
 
 
 def calls_of(folder: Path, kind: str) -> list[str]:
@@ -162,7 +165,8 @@ def test_on_the_disk_before_it_has_its_path(tmp_path: Path) -> None:
     """Array and header are written and forced to the disk, then the name, then the folder."""
     steps = {"pwrite", "fsync", "link", "rename", "replace"}
     made = [name for name in calls_of(tmp_path / "0", "plain") if name in steps]
-    assert made == ["pwrite", "pwrite", "fsync", "replace", "fsync"]
+    zeros = [] if has.FALLOCATE else ["pwrite"]
+    assert made == [*zeros, "pwrite", "pwrite", "fsync", "replace", "fsync"]
     steps.add("exchange")
     made = [name for name in calls_of(tmp_path / "1", "growing") if name in steps]
     assert made[-3:] == ["fsync", "exchange", "fsync"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from checks import check_folder
 from faults import allow_descriptors
+from open_files import open_files
 from unions import check_union, make, make_growing, make_two
 from workers import in_child, peak_memory
 
@@ -69,7 +70,7 @@ def test_as_many_inputs_as_may_be(tmp_path: Path) -> None:
 
     def run() -> str:
         allow_descriptors(12)
-        descriptors, outcomes = os.listdir("/proc/self/fd"), ""
+        descriptors, outcomes = open_files(), ""
         for number in range(8, 15):
             some = sources[:number]
             try:
@@ -82,7 +83,7 @@ def test_as_many_inputs_as_may_be(tmp_path: Path) -> None:
                 check_union(str(tmp_path / "out"), *some)
                 os.unlink(tmp_path / "out")
                 outcomes += "+"
-            assert os.listdir("/proc/self/fd") == descriptors
+            assert open_files() == descriptors
         with BloomFilter.open(sources[0]) as seen:
             assert seen.add("usable")
         return outcomes

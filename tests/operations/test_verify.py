@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import has
 import numpy as np
 import pytest
 from checks import counters_of, set_counters
@@ -15,6 +16,7 @@ from golden import EXPECTED, golden_bytes, golden_fields, golden_keys
 from reference import NaiveFilter
 
 from mmbloom import BloomFilter, FormatError, KeyTypeError, verify
+from mmbloom._system import memory
 from mmbloom.sizing import Layout
 
 FILTERS = [name for name in EXPECTED["files"] if golden_fields(name).kind == 1]
@@ -152,15 +154,15 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder on the disk, or on a file system in memory."""
     if request.param == "tmp":
         return tmp_path
-    if not os.path.isdir("/dev/shm"):
-        pytest.skip("this system has no /dev/shm")
+    if not has.IN_MEMORY:
+        pytest.skip("this system has no file system in memory")
     return request.getfixturevalue("in_memory")  # type: ignore[no-any-return]
 
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
     """A folder in memory that is gone after the test."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+    with tempfile.TemporaryDirectory(dir=memory.SHARED) as name:
         yield Path(name)
 
 

@@ -11,10 +11,12 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
+import has
 import numpy as np
 import pytest
 from checks import set_counters
 from damages import KEYS, MIB, at_pread, copy_over, filter_of, untouched
+from maps import maps_made
 from reference import NaiveFilter
 from workers import Child, end, in_child, locked_elsewhere
 
@@ -185,14 +187,13 @@ def test_truncated_for_real(path: str) -> None:
 def test_neither_map_nor_lock_nor_change(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Laws 10, 16: verify maps nothing, waits for no lock, and no byte or time changes."""
     filter_of(path, MIB)
-    maps: list[str] = []
-    at_pread(monkeypatch, 3, lambda: maps.append(Path("/proc/self/maps").read_text()))
+    maps = maps_made(monkeypatch)
     with BloomFilter.open(path) as seen, seen.locked():
-        assert path in Path("/proc/self/maps").read_text()
+        assert maps
+    maps.clear()
     with untouched(path):
         assert verify(path, keys=list(KEYS)).ok
-    assert len(maps) == 1
-    assert path not in maps[0]
+    assert not maps
     with locked_elsewhere(path):
         assert verify(path).ok
 
@@ -222,6 +223,7 @@ def test_many_keys(path: str, num_hashes: int, keys: int) -> None:
     assert peak < 240 * MIB
 
 
+@pytest.mark.skipif(not has.PROC, reason="this system does not say how much memory is in use")
 def test_large_file_in_little_memory(tmp_path: Path) -> None:
     """Law 17: a file larger than the memory that is left is verified, sealed pieces and all."""
     path = filter_of(tmp_path / "a", 96 * MIB)
