@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from open_files import open_files
 from workers import PATIENCE, in_child
 
 from mmbloom import ClosedFilterError, GrowingFilter
@@ -75,7 +76,9 @@ def test_close_amid_a_sync(seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch,
     assert seen.closed
 
 
-def test_close_amid_a_new_file(seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_amid_a_new_file(
+    seen: GrowingFilter, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It waits for the call that makes the file, and no file is open afterwards."""
     closing = threading.Thread(target=seen.close)
 
@@ -91,16 +94,7 @@ def test_close_amid_a_new_file(seen: GrowingFilter, monkeypatch: pytest.MonkeyPa
         seen.add_many(range(1000, 1200))
     closing.join(PATIENCE)
     assert seen.closed
-    assert [link for link in open_files() if link.startswith(seen.path)] == []
-
-
-def open_files() -> list[str]:
-    """List what this process has open."""
-    links = []
-    for fd in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):
-            links.append(os.readlink(f"/proc/self/fd/{fd}"))
-    return links
+    assert not [file for file in open_files().values() if file.startswith(os.path.realpath(path))]
 
 
 def test_child_closes_what_another_thread_was_adding_to(seen: GrowingFilter) -> None:

@@ -237,7 +237,7 @@ def test_manifest_that_is_interrupted(
     fsync = disk.sync
 
     def interrupt(fd: int) -> None:
-        if os.readlink(f"/proc/self/fd/{fd}").endswith(".tmp"):
+        if os.path.realpath(disk.path_of(fd)).endswith(".tmp"):
             manifests = [name for name in os.listdir(tmp_path / "seen") if ".manifest-" in name]
             if manifests:
                 raise KeyboardInterrupt

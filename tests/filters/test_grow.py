@@ -32,7 +32,7 @@ from mmbloom import (
     grow,
     verify,
 )
-from mmbloom._system import disk
+from mmbloom._system import disk, memory
 from mmbloom.filters import grow as grow_module
 
 OLD, NEW = range(100), range(1000, 1400)
@@ -221,10 +221,16 @@ def test_of_another_user(tmp_path: Path) -> None:
     assert path.is_file()
 
 
+LIBRARY = ctypes.CDLL(None, use_errno=True)
+
+
 class WithoutName:
     """A C library that has no function to swap names, as musl has none: the call has a number."""
 
-    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("rename"):
+            raise AttributeError(name)
+        return getattr(LIBRARY, name)
 
 
 def test_a_system_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +243,7 @@ def test_a_system_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(disk, "exchange_names", cannot)
     refuse(path, OSError, "this file system cannot put a folder in the place of what is there in")
     monkeypatch.undo()
-    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: WithoutName)
+    monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: WithoutName())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "RENAMEAT2", {})
         refuse(path, OSError, "this system cannot put a folder in the place of what is there in")
@@ -362,10 +368,8 @@ def test_no_look_of_before_outlasts_it(
     tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As soon as keys can be added to the folder, what has the file open sees them."""
-    shared = Path(
-        "/dev/shm"
-    )  # no disk is waited for, so that a look may still be good by the clock
-    folder = tempfile.mkdtemp(dir=shared if shared.is_dir() else tmp_path)
+    # In memory no disk is waited for, so that a look may still be good by the clock.
+    folder = tempfile.mkdtemp(dir=memory.SHARED if has.IN_MEMORY else tmp_path)
     missed, real = 0, grow_module._swap
     try:
         for number in range(TRUSTED_ROUNDS):

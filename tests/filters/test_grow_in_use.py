@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from chains import InUse, files_of
 from checks import claim
+from open_files import open_files
 from workers import in_child
 
 import mmbloom
@@ -254,8 +255,8 @@ def test_another_thread_closes_it_while_it_grows(
         assert seen.closed
         with pytest.raises(mmbloom.ClosedFilterError):
             seen.add(0)
-        open_files = [os.path.realpath(fd) for fd in Path("/proc/self/fd").iterdir()]
-        assert not [file for file in open_files if file.startswith(path)]
+        real = os.path.realpath(path)
+        assert not [file for file in open_files().values() if file.startswith(real)]
 
 
 def test_no_file_stays_open(tmp_path: Path) -> None:
@@ -266,8 +267,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
         grow(path)
         assert 99 in seen
     first = files_of(path)[0].stat()
-    descriptors = [fd for fd in Path("/proc/self/fd").iterdir() if fd.exists()]
-    assert not [fd for fd in descriptors if os.path.samestat(fd.stat(), first)]
+    assert not [fd for fd in open_files() if os.path.samestat(os.fstat(fd), first)]
 
 
 @pytest.mark.parametrize("moment", ["manifest_of", "GrowingChain"])
