@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import has
 import pytest
 
 import mmbloom
@@ -112,6 +113,7 @@ print(*gc.get_threshold(), sum(one["collections"] for one in gc.get_stats()) - b
     assert int(runs) <= 5
 
 
+@pytest.mark.skipif(not has.PROC, reason="this system does not list threads")
 def test_no_threads_for_linear_algebra(tmp_path: Path) -> None:
     """numpy would start one a core, which no command has a use for."""
     path = str(tmp_path / "seen")
