@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from open_files import open_files
+from descriptors import open_files
 from workers import PATIENCE, in_child
 
 from mmbloom import ClosedFilterError, GrowingFilter

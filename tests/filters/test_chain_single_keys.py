@@ -24,7 +24,7 @@ from typing import Any
 import has
 import numpy as np
 import pytest
-from open_files import open_files
+from descriptors import open_files
 from single_folders import Make, both, compiled, growing, long_ways, rotating
 from workers import Child, end, together
 

@@ -24,6 +24,7 @@ from checks import (
     lasting,
     soon,
 )
+from descriptors import open_files
 from kinds import (
     KINDS,
     Calls,
@@ -34,7 +35,6 @@ from kinds import (
     reads_of,
     writes_of,
 )
-from open_files import open_files
 from workers import PATIENCE, Child, end, in_child
 
 import mmbloom

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from chains import InUse, files_of
 from checks import claim
-from open_files import open_files
+from descriptors import open_files
 from workers import in_child
 
 import mmbloom

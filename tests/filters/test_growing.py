@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from chains import files_of, manifest_of
 from checks import check_folder, flock_is_free, in_thread
+from descriptors import open_files
 from folders import Grow as Create
 from maps import map_of, replace_map
-from open_files import open_files
 from operations import Collect
 from workers import in_child
 

@@ -26,7 +26,6 @@ from faults import (
     names_of_calls,
     os_calls,
 )
-from open_files import open_files
 from workers import ChildDiedError, in_child
 
 

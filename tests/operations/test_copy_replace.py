@@ -12,9 +12,9 @@ import has
 import pytest
 import sweeps
 from checks import check_folder, contents, in_turn
+from descriptors import open_files
 from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
 from kinds import KINDS
-from open_files import open_files
 from workers import ChildDiedError, in_child
 
 import mmbloom

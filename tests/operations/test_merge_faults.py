@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from checks import check_folder
+from descriptors import open_files
 from faults import allow_descriptors
-from open_files import open_files
 from unions import check_union, make, make_growing, make_two
 from workers import in_child, peak_memory
 
