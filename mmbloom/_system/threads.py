@@ -8,6 +8,7 @@ threads are enough.
 import atexit
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -72,6 +73,11 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def process_limits() -> str:
+    """Return what may limit the processes of a user, for messages."""
+    return "ulimit -u, or pids.max of a cgroup" if sys.platform == "linux" else "ulimit -u"
 
 
 def in_order(work: Callable[[T], R], items: Iterable[T], helpers: int) -> Iterator[R]:

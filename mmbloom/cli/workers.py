@@ -1,7 +1,8 @@
 """Process several inputs in several processes that share one filter.
 
-Workers receive jobs over pipes, one at a time. When the parent is gone, a worker reads the
-end of its pipe and stops, so that none stays behind.
+Workers receive jobs over pipes, one at a time. They share one more pipe, to which nobody writes and
+of which only the parent has the other end: when the parent is gone, a worker reads its end and
+stops, so that none stays behind.
 """
 
 import os
@@ -15,12 +16,12 @@ from multiprocessing.connection import Connection, Pipe, wait
 from subprocess import Popen
 from typing import Protocol, cast
 
-from mmbloom._system.threads import signals_deferred, start
+from mmbloom._system.threads import process_limits, signals_deferred, start
 from mmbloom.cli.process import TERMINATED, StoppedError, prepare, said_warnings
 from mmbloom.errors import CapacityWarning, InputError
 from mmbloom.logs.dedup import Tally
 
-_REFUSED = "the system allows no more processes (ulimit -u, or pids.max of a cgroup): lower -j"
+_REFUSED = f"the system allows no more processes ({process_limits()}): lower -j"
 
 
 class Job(Protocol):
@@ -147,7 +148,8 @@ def work() -> None:
 
 def _end_with_parent(alive: int) -> None:
     """Exit at once when the parent is killed, even if an input never ends."""
-    os.read(alive, 1)  # macOS does not report a pipe that hangs up to who asks for nothing else
+    # Not by a poll of the connection for its end alone, which macOS never reports.
+    os.read(alive, 1)
     os._exit(TERMINATED)
 
 

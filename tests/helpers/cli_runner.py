@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import has
+import pytest
 from workers import PATIENCE, Child, end
 
 from mmbloom import BloomFilter
@@ -30,6 +32,8 @@ for command in COMMANDS:
     function_of(command)
 # Far fewer false positives than tests have lines, and the same ones in every run.
 EXACT = ("-n", "100000", "-p", "1e-9", "--seed", "7")
+FULL_DISK = pytest.mark.skipif(not has.DEV_FULL, reason="this system has no /dev/full")
+STDOUT = pytest.mark.skipif(not has.DEV_FD, reason="this system has no /dev/stdout")
 
 
 def environment() -> dict[str, str]:
@@ -277,32 +281,6 @@ def answers(process: "subprocess.Popen[bytes]", given: bytes, printed: bytes) ->
     process.stdin.flush()
     assert read_soon(process.stdout, len(printed)) == printed
     return True
-
-
-def descendants(pid: int) -> set[int]:
-    """Pids of the children of a process, and of theirs; Linux only."""
-    found: set[int] = set()
-    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = {int(child) for child in listing.read_text().split()}
-        except OSError:  # it ended meanwhile
-            continue
-        found |= children.union(*map(descendants, children))
-    return found
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not); Linux only."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def end_all(pids: set[int]) -> None:
-    for pid in pids:
-        if alive(pid):
-            os.kill(pid, signal.SIGKILL)
 
 
 def exact_filter(path: str | Path) -> Path:
