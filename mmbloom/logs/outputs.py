@@ -193,8 +193,12 @@ def existing_in(fd: int, name: str, delimiter: bytes | None) -> Iterator[PlainFi
         return
     try:
         again = disk.reopen(fd, os.O_RDONLY)
-    except OSError as error:  # it may only be written to, or the system does not say where it is
-        _require_empty(fd, f"{name}: what it has cannot be read ({error.strerror})", delimiter)
+    except OSError as error:
+        unknown = isinstance(error, FileNotFoundError)  # a container that has no /proc
+        why = "the system does not say where it is" if unknown else error.strerror
+        refused = isinstance(error, PermissionError)
+        remedy = "make it readable" if refused else "give its path (-o)"
+        _require_empty(fd, f"{name}: what it has cannot be read ({why})", remedy, delimiter)
         yield None
         return
     try:
@@ -203,15 +207,15 @@ def existing_in(fd: int, name: str, delimiter: bytes | None) -> Iterator[PlainFi
         os.close(again)
 
 
-def _require_empty(fd: int, problem: str, delimiter: bytes | None) -> None:
+def _require_empty(fd: int, problem: str, remedy: str, delimiter: bytes | None) -> None:
     """Refuse to append rows to what cannot be read; warn before lines are appended to it."""
     if not os.fstat(fd).st_size:
         return
     if delimiter is not None:
-        raise InputError(f"{problem}, so its header is unknown: write to it with -o, or elsewhere")
+        raise InputError(f"{problem}, so its header is unknown: {remedy}, or write elsewhere")
     warn(
-        f"{problem}: if a run was killed within its last line, the next line is joined to that; "
-        "write to it with -o",
+        f"{problem}: if a run was killed within its last line, the next line is joined to it; "
+        f"{remedy}",
         MmbloomWarning,
     )
 

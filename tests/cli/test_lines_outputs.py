@@ -3,16 +3,20 @@
 import errno
 import fcntl
 import gzip
+import io
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, cast
 
+import has
 import numpy as np
 import pytest
 from checks import contents
@@ -31,9 +35,10 @@ from forms import octets_of
 from frames import COMPRESS, DECOMPRESS, held_by, zstd
 from workers import in_child
 
-from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
+from mmbloom import BloomFilter, GrowingFilter, InputError, RotatingFilter, dedup_files
+from mmbloom._system import disk
 from mmbloom._system import extras as _extras
-from mmbloom.errors import ColumnError
+from mmbloom.errors import ColumnError, MmbloomWarning
 from mmbloom.logs import compressed
 from mmbloom.logs.outputs import open_output
 from mmbloom.logs.rows import RowWriter
@@ -55,6 +60,7 @@ def test_line_cut_off_by_another_run_meanwhile(tmp_path: Path) -> None:
     assert path.read_bytes() == b"a\ncut o\nprecious\n"
 
 
+@pytest.mark.skipif(not has.PIPE_SIZES, reason="this system has no pipes of another size")
 def test_a_pipe_holds_more(tmp_path: Path) -> None:
     """Of 64 KiB, the system's default, writer and reader wait for each other too often."""
     reading, writing = os.pipe()
@@ -251,6 +257,95 @@ def test_half_a_frame_in_an_output_of_another_user(mode: int, said: str) -> None
         assert said in error
         assert str(out) in error
         assert (out.read_bytes(), os.listdir(folder)) == (there, ["out.gz"])
+
+
+ROWS = pytest.mark.parametrize(
+    ("there", "given", "options", "delimiter"),
+    [(b"id,a\n1,x\n2,", b"id,a\n3,z\n", ["--csv", "-ka"], b","), (b"hal", b"line\n", [], None)],
+    ids=["rows", "lines"],
+)
+HEADER_UNKNOWN = "what it has cannot be read ({}), so its header is unknown: {}, or write elsewhere"
+END_UNKNOWN = (
+    "what it has cannot be read ({}): if a run was killed within its last line, the next line is "
+    "joined to it; {}"
+)
+
+
+@ROWS
+def test_an_output_that_may_not_be_read(
+    there: bytes, given: bytes, options: list[str], delimiter: bytes | None
+) -> None:
+    """Rows are refused, as there may be a header; lines are appended, with a warning."""
+
+    def as_another(out: Path) -> str:
+        if os.geteuid() == 0:
+            os.setegid(65534)
+            os.seteuid(65534)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            try:
+                with open_output(str(out), b"\n", delimiter=delimiter) as output:
+                    output.write(octets_of(given), terminated=True)
+            except InputError as error:
+                return str(error)
+        return " ".join(str(warning.message) for warning in warned)
+
+    with tempfile.TemporaryDirectory() as folder:  # that of pytest is the owner's only
+        Path(folder).chmod(0o777)
+        out = Path(folder, "out")
+        out.write_bytes(there)
+        out.chmod(0o222)
+        said = in_child(partial(as_another, out))
+        out.chmod(0o644)
+        assert out.read_bytes() == (there if delimiter else there + given)
+    why, remedy = "Permission denied", "make it readable"
+    expected = (HEADER_UNKNOWN if delimiter else END_UNKNOWN).format(why, remedy)
+    assert said == f"{out}: {expected}"
+
+
+@ROWS
+def test_an_output_whose_path_is_not_known(
+    here: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    there: bytes,
+    given: bytes,
+    options: list[str],
+    delimiter: bytes | None,
+) -> None:
+    """As in a container that has no /proc: what is opened by its path needs none."""
+
+    def unknown(fd: int, _: int) -> int:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"/proc/self/fd/{fd}")
+
+    monkeypatch.setattr(disk, "reopen", unknown)
+    why, remedy = "the system does not say where it is", "give its path (-o)"
+    said = (HEADER_UNKNOWN if delimiter else END_UNKNOWN).format(why, remedy)
+    out = Path("out")
+    exact_filter("seen")
+    Path("in").write_bytes(given)
+    for of_command in (True, False):
+        out.write_bytes(there)
+        with out.open("ab", buffering=0) as file, BloomFilter.open("seen") as seen:
+            if of_command:
+                done = mmbloom("dedup", "seen", "in", *options, stdout=file)
+                assert (done.code, done.out) == (5 if delimiter else 0, b"")
+                assert is_one_line(done.err, f"stdout: {said}\n")
+            elif delimiter:
+                with pytest.raises(InputError, match=re.escape(f"the open file: {said}")):
+                    dedup_files(seen, "in", file, csv=True, key="a")
+            else:
+                with pytest.warns(MmbloomWarning, match=re.escape(f"the open file: {said}")):
+                    dedup_files(seen, io.BytesIO(b"line 2\n"), file)
+    assert out.read_bytes() == (there if delimiter else there + b"line 2\n")
+    for _ in range(2):
+        out.write_bytes(there)
+        assert append(out, given, *options, seen="other").code == 0
+        Path("other").unlink()
+        assert out.read_bytes() == there + b"\n" + given.removeprefix(b"id,a\n")
+    Path("empty").touch()  # of which all is known
+    with Path("empty").open("ab") as empty:
+        assert mmbloom("dedup", "new", "in", *options, *EXACT, stdout=empty) == (0, b"", "")
+    assert Path("empty").read_bytes() == given
 
 
 @pytest.mark.parametrize("there", [b"", gzip.compress(bytes(range(256)) * 9 + b"\n")])
