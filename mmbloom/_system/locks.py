@@ -10,6 +10,7 @@ the lock. A process of another container is unknown, and so is any where there i
 import errno
 import fcntl
 import os
+import shlex
 import struct
 import sys
 from contextlib import suppress
@@ -34,7 +35,7 @@ def _set(fd: int, kind: int, start: int, number: int) -> bool:
         except (BlockingIOError, PermissionError):  # either means that another has it
             return False
         return True
-    raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+    raise OSError(errno.ENOTSUP, "only Linux has locks of bytes of an open file")
 
 
 def are_locked(fd: int, start: int, number: int) -> bool:
@@ -91,7 +92,10 @@ def _name_of(path: str) -> str:
 
 
 def holder(path: str) -> str:
-    """Return the process that has the lock of a filter, with its command line; "" if unknown."""
+    """Return the process that has the lock of a filter, with its command line; "" if unknown.
+
+    On macOS, where a program cannot ask, it is one of those that a command shows.
+    """
     for pid in holders(path):
         with suppress(OSError):
             with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -99,4 +103,7 @@ def holder(path: str) -> str:
             command = os.fsdecode(words)
             shown = command if len(command) <= _LONGEST else f"{command[:_LONGEST]} ..."
             return f"process {pid} ({shown})" if shown else f"process {pid}"
+    if sys.platform == "darwin":
+        folder = "+d " if os.path.isdir(path) else ""
+        return f"one of the processes that `lsof {folder}{shlex.quote(path)}` shows"
     return ""
