@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import get_args
 
+import has
 import pytest
 from cli_runner import COMMAND, EXACT, inside, refused, started
 from workers import PATIENCE
@@ -292,6 +293,7 @@ def run(command: list[str], folder: Path) -> set[str]:
     return {answer.partition("\t")[0].rstrip("/") for answer in done.stdout.split("\n")} - {""}
 
 
+@pytest.mark.skipif(not has.DEV_FD, reason="this system has no /dev/fd, which bash needs")
 @pytest.mark.parametrize("shell", ["bash", "fish"])
 def test_what_it_completes(tmp_path: Path, shell: str) -> None:
     if not shutil.which(shell):

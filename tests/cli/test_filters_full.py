@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from cli_runner import Ended, inside, is_one_line, mmbloom, refused, started
+from cli_runner import FULL_DISK, Ended, inside, is_one_line, mmbloom, refused, started
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
 from mmbloom import open as open_filter
@@ -230,6 +230,7 @@ def test_every_command_says_so(here: Path) -> None:
     assert is_one_line(mmbloom("check", "-c", "seen", "in").err, "has a file past its plan")
 
 
+@FULL_DISK
 def test_stopped_amid_repeats(here: Path) -> None:
     """A run with -d marks lines that it does not print: another one would print them as repeats."""
     (here / "in").write_bytes(lines(0, 300) + lines(0, 5))

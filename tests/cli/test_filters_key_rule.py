@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import has
 import pytest
 from cli_runner import EXACT, inside, is_one_line, mmbloom, running, wait_until
 from reference import parse_key_rule
@@ -142,6 +143,7 @@ def test_several_processes(tmp_path: Path) -> None:
     assert warned(mmbloom(*run).err, tmp_path / "seen", "whole lines")
 
 
+@pytest.mark.skipif(not has.PROC, reason="this system has no /proc, to see what is open")
 def test_two_first_commands(tmp_path: Path) -> None:
     """Of two that begin on an empty filter one notes its rule, and the other says so at its end."""
     seen = tmp_path / "seen"

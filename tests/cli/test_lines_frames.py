@@ -12,7 +12,7 @@ from itertools import accumulate, chain, repeat
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
+from cli_runner import EXACT, FULL_DISK, exact_filter, inside, is_one_line, mmbloom
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +56,7 @@ def test_figures_of_what_was_done(here: Path, command: str) -> None:
     assert of_all["lines"] > 2900
 
 
+@FULL_DISK
 def test_figures_at_a_full_disk(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\nb\n")
     done = inside("dedup", tmp_path / "seen", tmp_path / "in", "-o/dev/full", "--stats", *EXACT)

@@ -15,7 +15,16 @@ from pathlib import Path
 
 import pytest
 from checks import contents
-from cli_runner import EXACT, inside, is_one_line, kill_at_random, mmbloom, refused, started
+from cli_runner import (
+    EXACT,
+    FULL_DISK,
+    inside,
+    is_one_line,
+    kill_at_random,
+    mmbloom,
+    refused,
+    started,
+)
 from frames import held_by
 from tally import Count
 
@@ -102,6 +111,7 @@ def test_a_pipe_that_was_looked_at(here: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found == (0, b"      2 ab\n      1 c\n", "")
 
 
+@FULL_DISK
 def test_no_space_for_a_pipe(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = partial(Path("/dev/full").open, "r+b", buffering=0)
     monkeypatch.setattr("tempfile.TemporaryFile", full)
@@ -362,6 +372,7 @@ def test_files_that_are_in_use(here: Path, options: str, said: str) -> None:
     assert (done.code, said in done.err) == (2, True)
 
 
+@FULL_DISK
 def test_a_second_file_that_cannot_be_written(here: Path) -> None:
     """Nothing of the chunk is marked then: the lines come again."""
     done = mmbloom("dedup", "seen", "--repeats-to", "/dev/full", *EXACT, stdin=LINES)

@@ -16,9 +16,12 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Any
 
+import has
 import pytest
 from cli_runner import (
     EXACT,
+    FULL_DISK,
+    STDOUT,
     exact_filter,
     forked,
     inside,
@@ -173,7 +176,10 @@ def test_stdout_that_is_a_file(
 
 
 @pytest.mark.laws("T17")
-@pytest.mark.parametrize("options", [["-o", "fifo"], ["-o", "/dev/stdout"], ["--output-dir", "."]])
+@pytest.mark.parametrize(
+    "options",
+    [["-o", "fifo"], pytest.param(["-o", "/dev/stdout"], marks=STDOUT), ["--output-dir", "."]],
+)
 def test_pipe_that_is_named(here: Path, options: list[str]) -> None:
     """Law 6: marks of lines that are in a pipe are left to the system, as of stdout."""
     exact_filter(Path("seen"))
@@ -419,6 +425,7 @@ def dedup_on_small_disk(folder: Path, to: str) -> str:
     return "done"
 
 
+@pytest.mark.skipif(not has.PROC, reason="this system has no file systems for one process")
 @pytest.mark.parametrize("to", ["-o", "-o .gz", "stdout"])
 def test_an_output(tmp_path: Path, to: str) -> None:
     (tmp_path / "in").write_bytes(b"\n".join([*LINES, b""]))
@@ -488,6 +495,7 @@ def test_what_may_be_lost_is_not_said_to_be_safe(
     assert "nothing is lost" not in done.err
 
 
+@FULL_DISK
 def test_a_dry_run_goes_on_with_nothing(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\n")
     with Path("/dev/full").open("wb") as full:

@@ -7,6 +7,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+import has
 import numpy as np
 import pytest
 from forms import chunk_of, octets_of, octets_of_lines
@@ -180,6 +181,7 @@ def test_writer_waits_for_a_full_pipe_that_does_not_block() -> None:
     assert received[0].endswith(b"\n" + b"\n".join(lines) + b"\n")
 
 
+@pytest.mark.skipif(not has.DEV_FULL, reason="this system has no /dev/full")
 def test_an_error_of_the_file_gets_through(tmp_path: Path) -> None:
     with FileIO("/dev/full", "wb") as file, pytest.raises(OSError, match="No space"):
         LineWriter(file).write(octets_of(b"a\n"), terminated=True)
