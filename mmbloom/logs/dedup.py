@@ -477,5 +477,5 @@ def _opened(
     with ExitStack() as stack:
         existing, fd = None, place_of(output)
         if isinstance(fd, int) and outputs.is_appended_to(fd):
-            existing = stack.enter_context(outputs.existing_in(fd, outputs.shown(fd), delimiter))
+            existing = stack.enter_context(outputs.existing_in(fd, fd, delimiter))
         yield outputs.writer_to(output, b"\n", delimiter, existing=existing)

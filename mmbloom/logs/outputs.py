@@ -11,6 +11,7 @@ Which file an output may not be: an input, the filter, what belongs to it, anoth
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -62,7 +63,7 @@ def open_output(
         elif kind is not None:
             frames = FrameWriter(file, kind, name)
         else:
-            existing = stack.enter_context(existing_in(file.fileno(), name, delimiter))
+            existing = stack.enter_context(existing_in(file.fileno(), place, delimiter))
         force = partial(_force, file.fileno(), place, durable=durable)
         if durable:
             force(name_too=True)
@@ -167,8 +168,15 @@ def is_appended_to(fd: int) -> bool:
     return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)
 
 
+# Why a file cannot be opened again; ENOENT in a container that has no /proc.
+_WHY = {
+    errno.EACCES: os.strerror(errno.EACCES),
+    errno.ENOENT: "the system does not say where it is",
+}
+
+
 @contextmanager
-def existing_in(fd: int, name: str, delimiter: bytes | None) -> Iterator[PlainFile | None]:
+def existing_in(fd: int, place: Place, delimiter: bytes | None) -> Iterator[PlainFile | None]:
     """Open a regular file for reading, to check how it ends; None for other files.
 
     It is checked before each write, under the filter's lock. Another run that appends to the
@@ -194,11 +202,11 @@ def existing_in(fd: int, name: str, delimiter: bytes | None) -> Iterator[PlainFi
     try:
         again = disk.reopen(fd, os.O_RDONLY)
     except OSError as error:
-        unknown = isinstance(error, FileNotFoundError)  # a container that has no /proc
-        why = "the system does not say where it is" if unknown else error.strerror
-        refused = isinstance(error, PermissionError)
+        # What has a path was to be opened for reading as well, and that was refused.
+        refused = isinstance(place, str) or isinstance(error, PermissionError)
+        why = _WHY.get(errno.EACCES if refused else error.errno or 0, error.strerror)
         remedy = "make it readable" if refused else "give its path (-o)"
-        _require_empty(fd, f"{name}: what it has cannot be read ({why})", remedy, delimiter)
+        _require_empty(fd, f"{shown(place)}: what it has cannot be read ({why})", remedy, delimiter)
         yield None
         return
     try:
