@@ -25,9 +25,11 @@ PROC = os.environ["REAL_PROC"]
 GONE = """
     copy_file_range eventfd fdatasync getrandom getresgid getresuid getxattr listxattr memfd_create
     pidfd_open pipe2 posix_fadvise posix_fallocate removexattr sched_getaffinity sched_setaffinity
-    setns setresgid setresuid setxattr splice unshare waitid
-    O_DIRECT O_NOATIME O_PATH O_TMPFILE POSIX_FADV_DONTNEED P_ALL P_PGID P_PID P_PIDFD
+    setns setresgid setresuid setxattr splice unshare
+    O_DIRECT O_NOATIME O_PATH O_TMPFILE POSIX_FADV_DONTNEED P_PIDFD
 """
+if sys.version_info < (3, 13):
+    GONE += "waitid P_ALL P_PGID P_PID"
 for name in GONE.split():
     for module in (os, posix):
         if hasattr(module, name):

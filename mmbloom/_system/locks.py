@@ -35,7 +35,7 @@ def _set(fd: int, kind: int, start: int, number: int) -> bool:
         except (BlockingIOError, PermissionError):  # either means that another has it
             return False
         return True
-    raise OSError(errno.ENOTSUP, "only Linux has locks of bytes of an open file")
+    raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
 
 def are_locked(fd: int, start: int, number: int) -> bool:
