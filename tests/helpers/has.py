@@ -10,7 +10,6 @@ from mmbloom._system import disk, memory
 MACOS = sys.platform == "darwin"
 DEV_FD = os.path.exists("/dev/fd")
 DEV_FULL = os.path.exists("/dev/full")
-FADVISE = hasattr(os, "posix_fadvise")
 FALLOCATE = hasattr(os, "posix_fallocate")  # else zeros are written in place of it
 HOLDERS = os.path.exists("/proc/locks")  # says which process has a lock
 IN_MEMORY = os.path.isdir(memory.SHARED)  # a file system in memory, which all may use
