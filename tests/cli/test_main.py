@@ -1,6 +1,7 @@
 """Errors of the command line: the exit code of each kind, one line that says what to do."""
 
 import argparse
+import errno
 import json
 import os
 import struct
@@ -95,7 +96,7 @@ INPUTS = {
     "missing, zipped": ("nowhere.gz", "No such file"),
     "below a file": ("file/below", "Not a directory"),
     "folder": ("folder", "irectory"),
-    **({"that cannot be read": ("/proc/self/mem", "Input/output error")} if has.PROC else {}),
+    **({"that cannot be read": ("/proc/self/mem", os.strerror(errno.EIO))} if has.PROC else {}),
 }
 
 

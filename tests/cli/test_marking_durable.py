@@ -240,7 +240,7 @@ def test_output_that_cannot_be_forced_to_the_disk(
     done = inside(*argv)
     assert (done.code, done.out, disk.flushes) == (5, b"", 0)
     what_to_do = "are not marked: run again" if durable else "add it to a new filter"
-    assert is_one_line(done.err, f"{output}: Input/output error:", what_to_do)
+    assert is_one_line(done.err, f"{output}: {os.strerror(errno.EIO)}:", what_to_do)
     monkeypatch.undo()
     again = inside("dedup", seen, tmp_path / "in").out
     assert again == (lines if durable else b"")

@@ -27,7 +27,7 @@ class BrokenMap:
     def flush(self) -> None:
         self.flushed += 1
         if self.flushed <= self._failures:
-            raise OSError(errno.EIO, "Input/output error")
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._real.flush()
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ def test_failed_flush_is_final(
         for write in (*WRITES.values(), BloomFilter.flush):  # the system reports success now
             with pytest.raises(DurabilityError) as caught:
                 write(seen)
-            assert (caught.value.path, caught.value.reason) == (path, "Input/output error")
+            assert (caught.value.path, caught.value.reason) == (path, os.strerror(errno.EIO))
         assert array_of(path) == array
         for read in READS.values():
             read(seen)
