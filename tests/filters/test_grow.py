@@ -141,7 +141,7 @@ def test_waits_for_who_is_adding(tmp_path: Path) -> None:
 def test_nothing_is_lost_while_others_add(tmp_path: Path) -> None:
     """Keys whose add returned, before or after, are all in the folder."""
     path = tmp_path / "seen"
-    BloomFilter.create(path, 100_000, 1e-9).close()
+    BloomFilter.create(path, 1_000_000, 1e-9).close()
     with live_writer(path, distinct=1_000_000) as acknowledged:
         acknowledged(20)
         grow(path)
