@@ -68,7 +68,7 @@ def forking() -> Iterator[None]:
         # Scrapy takes a proxy from the environment, and would ask it for the loopback.
         for name in [name for name in os.environ if "proxy" in name.lower()]:
             patch.delenv(name)
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent))
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
         FORKS.set_forkserver_preload(IMPORTED)
         forkserver.ensure_running()
     try:
