@@ -36,12 +36,8 @@ class _ModeBits(int):
 
 OWNER_ONLY: int = _ModeBits(0o600)  # another user must not test keys against it
 
-_NO_HARD_LINKS = {
-    errno.EPERM,
-    errno.ENOTSUP,
-    errno.EOPNOTSUPP,
-    errno.ENOSYS,
-}  # errors of such file systems
+# Errors of file systems that have none.
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `write_zeros`
 _THERE_ALREADY = "a file is there already; open that one, or choose another path"
 _FOLDER_THERE = "a folder is there already; name a file to be made in it, or choose another path"

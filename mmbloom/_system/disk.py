@@ -115,14 +115,20 @@ def path_of(fd: int) -> str:
 
 
 def reopen(fd: int, flags: int) -> int:
-    """Open the file of a descriptor again, as `os.open` does; an OSError if that cannot be.
+    """Open the file of a descriptor again, as `os.open` does.
 
-    On macOS its path may lead to another file by now, which is an error (ESTALE).
+    Raises
+    ------
+    FileNotFoundError
+        If the system does not lead there: without /proc, or on macOS if its path is gone or is
+        that of another file by now.
+    PermissionError
+        If it may not be opened so.
     """
     again = open_file(path_of(fd), flags)
     try:
         if not os.path.samestat(os.fstat(fd), os.fstat(again)):
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     except BaseException:
         os.close(again)
         raise

@@ -11,7 +11,6 @@ Which file an output may not be: an input, the filter, what belongs to it, anoth
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import stat
@@ -168,13 +167,6 @@ def is_appended_to(fd: int) -> bool:
     return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)
 
 
-# Why a file cannot be opened again; ENOENT in a container that has no /proc.
-_WHY = {
-    errno.EACCES: os.strerror(errno.EACCES),
-    errno.ENOENT: "the system does not say where it is",
-}
-
-
 @contextmanager
 def existing_in(fd: int, place: Place, delimiter: bytes | None) -> Iterator[PlainFile | None]:
     """Open a regular file for reading, to check how it ends; None for other files.
@@ -201,11 +193,11 @@ def existing_in(fd: int, place: Place, delimiter: bytes | None) -> Iterator[Plai
         return
     try:
         again = disk.reopen(fd, os.O_RDONLY)
-    except OSError as error:
+    except (FileNotFoundError, PermissionError) as error:
+        why, remedy = "the system does not say where it is", "give its path (-o)"
         # What has a path was to be opened for reading as well, and that was refused.
-        refused = isinstance(place, str) or isinstance(error, PermissionError)
-        why = _WHY.get(errno.EACCES if refused else error.errno or 0, error.strerror)
-        remedy = "make it readable" if refused else "give its path (-o)"
+        if isinstance(place, str) or isinstance(error, PermissionError):
+            why, remedy = "Permission denied", "make it readable"
         _require_empty(fd, f"{shown(place)}: what it has cannot be read ({why})", remedy, delimiter)
         yield None
         return
