@@ -21,7 +21,7 @@ from mmbloom import _engine
 from mmbloom._engine import Grounds
 from mmbloom._engine.key_batch import HashedKeys, KeyBatch
 from mmbloom._keys.batch import Batch
-from mmbloom._keys.coerce import batches, checked_hashes, coerce, coerce_one
+from mmbloom._keys.coerce import batches, checked_hashes, coerce, coerce_one, listed
 from mmbloom._storage.opening import absolute
 from mmbloom._system.sections import CALL
 from mmbloom._system.threads import usable_cores
@@ -231,6 +231,8 @@ class Filter(ABC):
             self._shelf.close()
         finally:
             self._look_again()  # another thread may have checked in between
+
+    _listed = staticmethod(listed)
 
     def _look_again(self) -> None:  # noqa: B027  for filters whose engine checks for each key
         """Check the files before the next key, if a check was good for a moment."""

@@ -1,7 +1,8 @@
 """A few keys a call, many calls in a moment: answered as one by one, and by the file as it is.
 
 With the compiled engine a list of a few plain keys goes from the call to the bits with no Python
-in between; whatever else it is, and with numpy's engine, all keys go the way of a large batch.
+in between, and so do arrays and columns as the list of their items; whatever else it is, and with
+numpy's engine, all keys go the way of a large batch.
 """
 
 import gc
@@ -13,11 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from checks import counters_of
 from naive import LAYOUTS
 
-from mmbloom import BloomFilter, CountingBloomFilter, KeyTypeError, ReentryError
+from mmbloom import BloomFilter, CountingBloomFilter, KeyEncodingError, KeyTypeError, ReentryError
 from mmbloom._system.typing import HashName
 from mmbloom.sizing import Layout
 
@@ -105,6 +107,82 @@ def test_what_is_not_plain(seen: BloomFilter, call: str) -> None:
     with pytest.raises(KeyTypeError, match="single str"):
         ask("x")
     assert ask(nulls="error", keys=["x"]).tolist() == [not new]
+
+
+INTS = [0, 1, -1, 2**31, -(2**63), 2**63 - 1]
+ARRAYS: dict[str, Any] = {
+    "list of int": INTS,
+    "list of larger int": [2**63, 2**64 - 1, 5],
+    "mixed list": [1, "1", b"1", -1],
+    "int64": np.array(INTS),
+    "big-endian": np.array(INTS, ">i8"),
+    "every other": np.array(INTS * 2)[::2],
+    "backwards": np.array(INTS)[::-1],
+    "uint64": np.array([0, 5, 2**63, 2**64 - 1], "u8"),
+    "int8": np.array([1, -1, -128], "i1"),
+    "one": np.array([3]),
+    "none": np.array([], "i8"),
+    "S": np.array([b"", b"a", b"a\0b", b"abc\0"]),
+    "U": np.array(["", "a", "é", "\N{GRINNING FACE}", "a\0b"]),
+    "big-endian U": np.array(["a", "é"]).astype(">U5"),
+    "rows": np.arange(12, dtype=np.uint8).reshape(3, 4),
+    "masked": np.ma.array([1, 2, 3], mask=[False, False, False]),
+    "objects": np.array(["a", 1, b"b"], object),
+    "as many": np.arange(FEW),
+    "too many": np.arange(FEW + 1),
+}
+
+
+def spelled(keys: Any) -> list[Any]:
+    """Return the keys of an array as objects, by which each is added alone."""
+    if isinstance(keys, np.ndarray) and keys.ndim == 2:
+        return [row.tobytes() for row in keys]
+    return keys if isinstance(keys, list) else list(keys.tolist())
+
+
+@pytest.mark.parametrize("form", ARRAYS)
+@pytest.mark.parametrize("name", ["siphash", "murmur3"])
+def test_arrays_and_lists(tmp_path: Path, form: str, name: HashName) -> None:
+    """The items of an array are the keys that they are one by one; asked and added again, too."""
+    keys = ARRAYS[form]
+    with (
+        BloomFilter.create(tmp_path / "few", 5000, hash=name) as few,
+        few.copy_empty(tmp_path / "one") as one,
+    ):
+        look(few)
+        one.add("looked")
+        for _ in range(2):
+            assert few.contains_many(keys).tolist() == [key in one for key in spelled(keys)]
+            assert few.add_many(keys).tolist() == [one.add(key) for key in spelled(keys)]
+            assert few.contains_many(keys).all()
+        paths = few.path, one.path
+    octets = [Path(path).read_bytes()[4096:] for path in paths]
+    assert octets[0] == octets[1]
+
+
+@pytest.mark.parametrize("call", ["contains_many", "add_many"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.array([True]),
+        np.array([1.0]),
+        np.array([1], "M8[ns]"),  # whose items Python has as ints
+        np.array([1], "m8[ns]"),
+        np.array([[1]]),
+        np.array(["\ud800"]),
+        np.ma.array([1, 2], mask=[True, False]),
+        [1, True],
+        [2**64],
+        [-(2**63) - 1],
+        [1, None],
+    ],
+    ids=str,
+)
+def test_arrays_that_hold_no_keys(seen: BloomFilter, call: str, wrong: Any) -> None:
+    """They are refused however few their items are, and nothing is added."""
+    with pytest.raises((KeyTypeError, KeyEncodingError, ValueError)):
+        getattr(seen, call)(wrong)
+    assert seen.info().keys_added == 1
 
 
 @pytest.mark.parametrize("does", ["flush", "close", "add"])

@@ -29,12 +29,8 @@ from mmbloom._engine.compiled.regions cimport MOST_IN_REGIONS, Kernel, do_in_reg
 from mmbloom._engine.compiled.hashes cimport (
     Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
 )
-from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
+from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_key, spell
 from mmbloom._engine.compiled.vectors cimport chosen
-
-
-cdef extern from "Python.h":
-    long long PyLong_AsLongLongAndOverflow(object, int *) except? -1
 
 
 cdef enum:
@@ -361,17 +357,11 @@ cdef class OneKey:
         cdef uint8_t[4 * LONGEST] scratch
         cdef Text text
         cdef int64_t number
-        cdef int overflow = 0
-        if type(key) is int:
-            number = PyLong_AsLongLongAndOverflow(key, &overflow)
-            if not overflow:
-                self.hash_octets(<const uint8_t *>&number, 8, h1, h2)
-                return 0
-        if not find_short_text(<PyObject *>key, &text):
+        if not find_short_key(<PyObject *>key, &text, &number):
             key = self.to_bytes(key)
             if type(key) is not bytes:
                 raise TypeError(f"a key was spelled as {type(key).__name__}, not as bytes")
-            find_short_text(<PyObject *>key, &text)
+            find_short_key(<PyObject *>key, &text, &number)
         spell(&text, scratch)
         self.hash_octets(text.at, text.length, h1, h2)
         return 0

@@ -39,7 +39,7 @@ from libc.string cimport memchr
 from mmbloom._engine.compiled.bits cimport OneKey, find
 from mmbloom._engine.compiled.holding cimport LockState, read_owner
 from mmbloom._engine.compiled.hashes cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
-from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
+from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_key, spell
 
 from mmbloom._system.sections import MOMENT_NS
 from mmbloom.format import header
@@ -117,7 +117,7 @@ cdef uint8_t *octets_of(array) except NULL:
 
 
 cdef bint hash_few(OneKey one, list keys, Py_ssize_t n, uint64_t *h1, uint64_t *h2) noexcept:
-    """Hash the keys of a list if it has n, all plain bytes or text; call no Python code."""
+    """Hash the keys of a list if it has n, all bytes, text or ints; call no Python code."""
     if one.keyed:
         return hash_plain[SipHash](keys, n, &one.siphash, h1, h2)
     return hash_plain[Murmur3](keys, n, &one.murmur3, h1, h2)
@@ -129,13 +129,14 @@ cdef bint hash_plain(
     cdef Sink sink
     cdef uint8_t[4 * LONGEST] scratch
     cdef Text text
+    cdef int64_t number
     cdef Py_ssize_t i
     sink.h1, sink.h2 = h1, h2
     with cython.critical_section(keys):
         if PyList_GET_SIZE(keys) != n:
             return False
         for i in range(n):
-            if not find_short_text(<PyObject *>PyList_GET_ITEM(keys, i), &text):
+            if not find_short_key(<PyObject *>PyList_GET_ITEM(keys, i), &text, &number):
                 return False
             spell(&text, scratch)
             take_octets[Seeded](&sink, i, text.at, text.length, hash)
@@ -373,9 +374,12 @@ cdef class SingleKeys:
         cdef uint64_t[FEW] h1, h2
         cdef uint8_t[FEW] more
         cdef uint8_t *answers
-        cdef Py_ssize_t i, j, n = PyList_GET_SIZE(keys) if type(keys) is list else 0
+        cdef Py_ssize_t i, j, n
         cdef Grounds grounds
+        cdef list few
         require(self)
+        few = keys if type(keys) is list else self._listed(keys, FEW)
+        n = 0 if few is None else PyList_GET_SIZE(few)
         grounds = self.grounds_for(n, nulls)
         if grounds is not None:
             found = empty(n, bool_)
@@ -384,7 +388,7 @@ cdef class SingleKeys:
                 grounds.is_there()
                 and self.are_current(grounds)
                 and grounds.allow(n)
-                and hash_few(grounds.newest, keys, n, h1, h2)
+                and hash_few(grounds.newest, few, n, h1, h2)
             ):
                 find_unlocked(grounds.newest, h1, h2, n, answers)
                 for i in range(len(grounds.older)):
@@ -435,10 +439,13 @@ cdef class SingleKeys:
         cdef uint64_t[FEW] h1, h2
         cdef uint8_t *answers
         cdef OneKey one
-        cdef Py_ssize_t n = PyList_GET_SIZE(keys) if type(keys) is list else 0
+        cdef Py_ssize_t n
         cdef Grounds grounds
         cdef Taken taken
+        cdef list few
         require(self)
+        few = keys if type(keys) is list else self._listed(keys, FEW)
+        n = 0 if few is None else PyList_GET_SIZE(few)
         grounds = self.grounds_for(n, nulls)
         if grounds is not None:
             new = empty(n, bool_)
@@ -450,7 +457,7 @@ cdef class SingleKeys:
                 and self.are_current(grounds)
                 and grounds.allow(n)
                 and not grounds.is_listed_anew()
-                and hash_few(grounds.newest, keys, n, h1, h2)
+                and hash_few(grounds.newest, few, n, h1, h2)
             ):
                 taken = self.take_lock(grounds, n)
                 if taken:

@@ -10,13 +10,15 @@ the macros, and a `str` hides its text, which then only the interpreter can enco
 
 from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 
 cdef extern from "Python.h":
     bint PyBytes_CheckExact(PyObject *)
     char *PyBytes_AS_STRING(PyObject *)
     Py_ssize_t PyBytes_GET_SIZE(PyObject *)
+    bint PyLong_CheckExact(PyObject *)
+    int64_t PyLong_AsLongLongAndOverflow(PyObject *, int *) noexcept  # of an int it raises nothing
     bint PyUnicode_CheckExact(PyObject *)
     bint PyUnicode_IS_ASCII(PyObject *)
     int PyUnicode_KIND(PyObject *)
@@ -166,6 +168,15 @@ cdef inline bint find_text(PyObject *key, Text *text) noexcept:
     return encodable(text)
 
 
-cdef inline bint find_short_text(PyObject *key, Text *text) noexcept:
-    """Find where a key lies that needs scratch for `LONGEST` code points at most."""
+cdef inline bint find_short_key(PyObject *key, Text *text, int64_t *number) noexcept:
+    """Find where a key lies that needs scratch for `LONGEST` code points at most.
+
+    An int, whose key is the 8 bytes of its two's complement, is put into `number`, unless it has
+    more bits.
+    """
+    cdef int overflow = 0
+    if PyLong_CheckExact(key):
+        number[0] = PyLong_AsLongLongAndOverflow(key, &overflow)
+        text.at, text.length, text.width = <const uint8_t *>number, 8, 0
+        return not overflow
     return find_text(key, text) and (text.width == 0 or text.length <= LONGEST)

@@ -366,7 +366,9 @@ class SingleKeys:
     definition each call checks the file.
 
     A subclass has ``_grounds(gone, more)``, which checks the file and returns `Grounds` for more
-    keys, or None; `gone` keys went by the last grounds, and `more` may.
+    keys, or None; `gone` keys went by the last grounds, and `more` may. It has also
+    ``_listed(keys, most)``, which returns the items of an array or a column as a list if there are
+    few, else None: to hash few objects takes less time than to look into an array.
     """
 
     def _look_again(self) -> None:

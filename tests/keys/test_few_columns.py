@@ -1,0 +1,106 @@
+"""Columns of a few items: what they are in a large batch, also when their type is known."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from mmbloom import BloomFilter, KeyTypeError
+from mmbloom._keys import coerce
+
+TEXTS, NUMBERS = ["", "a", "é", "a" * 40], [0, 1, -1, 2**62]
+
+COLUMNS: dict[str, tuple[Any, list[Any]]] = {
+    "strings": (pa.array(TEXTS), TEXTS),
+    "large strings": (pa.array(TEXTS, pa.large_string()), TEXTS),
+    "views": (pa.array(TEXTS, pa.string_view()), TEXTS),
+    "binary": (pa.array([b"", b"a"], pa.binary()), ["", "a"]),
+    "fixed": (pa.array([b"ab", b"cd"], pa.binary(2)), ["ab", "cd"]),
+    "integers": (pa.array(NUMBERS), NUMBERS),
+    "larger integers": (pa.array([2**63, 2**64 - 1], pa.uint64()), [2**63, 2**64 - 1]),
+    "dictionary": (pa.array(TEXTS).dictionary_encode(), TEXTS),
+    "chunks": (pa.chunked_array([TEXTS[:1], TEXTS[1:]]), TEXTS),
+    "uuid": (pa.array([b"0" * 16], pa.uuid()), [b"0" * 16]),
+    "json": (pa.array(["{}"], pa.json_()), ["{}"]),
+    "polars strings": (pl.Series(TEXTS), TEXTS),
+    "polars integers": (pl.Series(NUMBERS), NUMBERS),
+    "polars categories": (pl.Series(TEXTS, dtype=pl.Categorical), TEXTS),
+    "pandas strings": (pd.Series(TEXTS), TEXTS),
+    "pandas integers": (pd.Series(NUMBERS, index=["type", "b", "c", "d"]), NUMBERS),
+    "pandas categories": (pd.Series(TEXTS, dtype="category"), TEXTS),
+    "many": (pa.array(range(300)), list(range(300))),
+}
+
+
+@pytest.fixture
+def seen(path: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[BloomFilter]:
+    """Make a filter that has just been looked at; no column was read before."""
+    monkeypatch.setattr(coerce, "_read", set())
+    with BloomFilter.create(path, 10_000, 1e-9, seed=1) as seen:
+        assert seen.add("looked")
+        assert "looked" in seen
+        yield seen
+
+
+@pytest.mark.parametrize("form", COLUMNS)
+def test_columns(seen: BloomFilter, form: str) -> None:
+    """The first call reads the column as any other; later ones take its items."""
+    column, keys = COLUMNS[form]
+    assert not seen.contains_many(column).any()
+    assert seen.add_many(column).all()
+    for _ in range(3):
+        assert seen.contains_many(column).all()
+        assert not seen.add_many(column).any()
+        assert all(key in seen for key in keys)
+    assert seen.keys_added == 1 + len(keys)
+
+
+def test_nulls(seen: BloomFilter) -> None:
+    """They are errors, or left out, as in a column that is read for the first time."""
+    whole, column = pa.array(["a", "b"]), pa.array(["a", None])
+    assert seen.add_many(whole).all()
+    for _ in range(2):
+        assert seen.contains_many(whole).all()
+        with pytest.raises(KeyTypeError, match="null"):
+            seen.contains_many(column)
+        assert seen.contains_many(column, nulls="skip").tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1.5]),
+        pa.array([1], pa.timestamp("us")),
+        pa.array([1], pa.duration("us")),
+        pa.array([True]),
+        pa.array([[1]]),
+        pl.Series([1], dtype=pl.Int128),
+        pl.Series([1], dtype=pl.Duration("us")),
+        pl.DataFrame({"dtype": ["a"]}),
+        pa.table({"type": ["a"]}),
+        pd.Series(np.array([1], "M8[ns]")),
+        pd.DataFrame({"dtype": [1]}),
+    ],
+    ids=lambda column: str(type(column)),
+)
+def test_what_is_no_column_of_keys(seen: BloomFilter, column: Any) -> None:
+    """It is refused however often it comes, though the items of some are ints."""
+    for _ in range(3):
+        for call in (seen.contains_many, seen.add_many):
+            with pytest.raises((KeyTypeError, ValueError)):
+                call(column)
+    assert seen.keys_added == 1
+
+
+def test_many_types(seen: BloomFilter) -> None:
+    """Each enumeration is a type of its own: so many are known, and no more."""
+    for number in range(70):
+        names = [f"{number} {i}" for i in range(3)]
+        column = pl.Series(names, dtype=pl.Enum(names))
+        assert seen.add_many(column).all()
+        assert seen.contains_many(column).all()
+    assert len(coerce._read) == coerce._MOST_READ
