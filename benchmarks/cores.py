@@ -1,11 +1,12 @@
-"""What do more cores bring? Threads of one call, writers of one file, files of one dedup.
+"""What do more cores bring? Threads of a call, processes of a file, files of a dedup.
 
 Question: million keys a second of one process whose calls have 1, 2, 4, ... threads, and of as
-many processes that write to one file; and million lines a second of `mmbloom dedup -j`.
+many processes that write to one file, or that ask it; what a key takes of all cores together; and
+million lines a second of `mmbloom dedup -j`.
 
 Method: powers of two, up to the number of cores. The filter is planned for 10^9 keys, at 1 % and
 at 1e-6; int64 arrays have 4 million keys a call, lists of bytes 65,536. Keys are made, and the
-pages of the filter touched, before the clock starts. Writers have one thread each, so that a call
+pages of the filter touched, before the clock starts. Processes have one thread each, so that a call
 does not take the others' cores; they begin at once, and the clock stops when the last is done. The
 log lies in 16 files, each of which is deduplicated to one of its own, against one filter.
 
@@ -33,6 +34,7 @@ CORES = len(os.sched_getaffinity(0))
 COUNTS = [2**i for i in range(CORES.bit_length())]
 ERROR_RATES = (0.01, 1e-6)
 FILES = 16
+CPU = "CPU "  # before the name of a row
 _PATIENCE = 600.0  # seconds
 
 
@@ -53,7 +55,7 @@ def each(call: Callable[[Any], object], keys: list[Any]) -> None:
 
 
 def calls_of_one(path: str, threads: int, first: int, args: argparse.Namespace) -> Rows:
-    """Add keys and ask for them by calls of several threads: million keys a second."""
+    """Add keys and ask for them by calls of several threads: million keys a second, CPU time."""
     rows: Rows = {}
     with BloomFilter.open(path, threads=threads) as seen:
         seen.contains_many(numbers(first, args.touch))
@@ -61,37 +63,43 @@ def calls_of_one(path: str, threads: int, first: int, args: argparse.Namespace) 
             first += args.keys
             keys = list(batches(form, first, batch, args))
             for call in (seen.add_many, seen.contains_many):
+                begun = time.process_time()
                 took = seconds(partial(each, call, keys))
-                rows[f"{call.__name__}, {name}"] = {str(threads): [args.keys / took / 1e6]}
+                cpu = time.process_time() - begun
+                row = f"{call.__name__}, {name}"
+                rows[row] = {str(threads): [args.keys / took / 1e6]}
+                rows[f"{CPU}{row}"] = {str(threads): [cpu / args.keys * 1e9]}
     return rows
 
 
-def writer(
-    path: str, meeting: Barrier, name: str, first: int, args: argparse.Namespace
+def member(
+    path: str, meeting: Barrier, does: tuple[str, str], first: int, args: argparse.Namespace
 ) -> tuple[float, float]:
-    """Add keys when all writers are ready; tell when that began and ended."""
+    """Add keys, or ask for them, when all processes are ready; tell when that began and ended."""
+    call, name = does
     with BloomFilter.open(path, threads=1) as seen:
         keys = list(batches(forms(args)[name][0], first, forms(args)[name][1], args))
         seen.contains_many(numbers(first, args.touch))
         meeting.wait(_PATIENCE)
         start = time.monotonic()  # one clock for all processes
-        each(seen.add_many, keys)
+        each(getattr(seen, call), keys)
         return start, time.monotonic()
 
 
-def writers(path: str, count: int, first: int, args: argparse.Namespace) -> Rows:
-    """Let several processes add at once: million keys a second of all."""
+def together(path: str, count: int, first: int, args: argparse.Namespace) -> Rows:
+    """Let several processes add at once, then ask for that: million keys a second of all."""
     rows: Rows = {}
     for name in forms(args):
         first += count * args.keys
-        tasks = [
-            (path, meeting, name, first + i * args.keys, args)
-            for meeting in [barrier(count)]
-            for i in range(count)
-        ]
-        times = at_once(writer, tasks, _PATIENCE)
-        took = max(end for _, end in times) - min(start for start, _ in times)
-        rows[f"add_many, {name}"] = {str(count): [count * args.keys / took / 1e6]}
+        for call in ("add_many", "contains_many"):
+            tasks = [
+                (path, meeting, (call, name), first + i * args.keys, args)
+                for meeting in [barrier(count)]
+                for i in range(count)
+            ]
+            times = at_once(member, tasks, _PATIENCE)
+            took = max(end for _, end in times) - min(start for start, _ in times)
+            rows[f"{call}, {name}"] = {str(count): [count * args.keys / took / 1e6]}
     return rows
 
 
@@ -122,11 +130,12 @@ def dedup(folder: str, logs: list[str], jobs: int, args: argparse.Namespace) -> 
 
 def run(args: argparse.Namespace, folder: str) -> Report:
     """Measure by turns: each count once a round."""
-    tables: dict[str, Rows] = {"threads": {}, "writers": {}, "dedup": {}}
+    tables: dict[str, Rows] = {"threads": {}, "cpu": {}, "processes": {}, "dedup": {}}
 
     def note(table: str, suffix: str, rows: Rows) -> None:
         for name, row in rows.items():
-            kept = tables[table].setdefault(name + suffix, {})
+            of = "cpu" if name.startswith(CPU) else table
+            kept = tables[of].setdefault(name.removeprefix(CPU) + suffix, {})
             for column, values in row.items():
                 kept.setdefault(column, []).extend(values)
 
@@ -139,7 +148,7 @@ def run(args: argparse.Namespace, folder: str) -> Report:
                 for count in COUNTS:
                     for table, measure in (
                         ("threads", partial(apart, calls_of_one)),
-                        ("writers", writers),
+                        ("processes", together),
                     ):
                         note(table, f", {error_rate:g}", measure(path, count, first, args))
                         first += 2 * (count + 1) * args.keys
@@ -151,7 +160,8 @@ def run(args: argparse.Namespace, folder: str) -> Report:
             note("dedup", "", {"mmbloom dedup -j": {str(jobs): [speed]}})
     titles = {
         "threads": f"### Threads of one call, {args.keys:,} keys: million keys a second",
-        "writers": f"### Writers, {args.keys:,} keys each: million keys a second of all",
+        "cpu": "### The same: nanoseconds a key of all cores together",
+        "processes": f"### Processes of a file, {args.keys:,} keys each: million a second of all",
         "dedup": f"### Processes of one dedup, {args.lines:,} lines: million lines a second",
     }
     parts = [f"{title}\n\n{layout('', tables[table], 1)}" for table, title in titles.items()]
