@@ -82,36 +82,40 @@ def coerce(keys: AnyKeys, nulls: Nulls = "error") -> Batch:
     return _from_list(list(several(keys)), 0, nulls)
 
 
-# Types of columns that were read: their items, as Python objects, are the same keys. A column of
-# another type may have items that are keys while it is none, such as integers of 128 bits.
-_read = set[Any]()
-_MOST_READ = 64  # types; each enumeration of polars is one
+# Columns of these libraries and of these types have items that are the same keys as Python objects.
+# Items of other types may look like keys though the column holds none: integers of 128 bits do.
+_LIBRARIES = frozenset(("pandas", "polars", "pyarrow"))
+_LISTED = frozenset(
+    (
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"),
+        *("str", "string", "large_string", "string_view", "String"),
+        *("binary", "large_binary", "binary_view", "Binary"),
+    )
+)
 
 
 def listed(keys: Any, most: int) -> list[Any] | None:
     """Return the items of an array or a column as a list, if there are at most `most`; else None.
 
-    None also of what is no array or column, and of a type that was not read before.
+    None also for anything else, which may not be what it looks like, and for what raises an error:
+    `coerce` decides about it.
 
     Examples
     --------
     >>> listed(np.array([b"a", b"bc"]), 2), listed(np.array([1.5]), 2), listed(iter("ab"), 2)
     ([b'a', b'bc'], None, None)
     """
-    if type(keys) is np.ndarray:
+    kind = type(keys)
+    if kind is np.ndarray:
         few = keys.ndim == 1 and len(keys) <= most and keys.dtype.kind in "iuSU"
         return keys.tolist() if few else None
-    if arrow.is_arrow(keys):
-        with suppress(TypeError):  # a table, of which a column has the name
-            if _type_of(keys) in _read and len(keys) <= most:
-                return list(keys.to_pylist() if hasattr(keys, "to_pylist") else keys.to_list())
+    if kind.__module__.partition(".")[0] in _LIBRARIES:
+        with suppress(Exception):
+            of_pyarrow = hasattr(keys, "to_pylist")
+            if len(keys) <= most and str(keys.type if of_pyarrow else keys.dtype) in _LISTED:
+                return list(keys.to_pylist() if of_pyarrow else keys.to_list())
     return None
-
-
-def _type_of(column: Any) -> tuple[Any, Any]:
-    """Return the type of a column and that of its items, which all but pyarrow call dtype."""
-    items = getattr(column, "dtype", None)
-    return type(column), getattr(column, "type", None) if items is None else items
 
 
 def several(keys: Any) -> Iterable[Any]:
@@ -209,8 +213,6 @@ def _from_column(keys: Any, nulls: Nulls) -> Batch:
         presents.append(np.ones(len(part), dtype=np.bool_) if valid is None else valid)
         done += len(part)
     num_keys = sum(map(len, parts))
-    if len(_read) < _MOST_READ:
-        _read.add(_type_of(keys))
     if num_keys == done:
         return Batch(parts, num_keys)
     return Batch(parts, num_keys, presents[0] if len(presents) == 1 else np.concatenate(presents))
