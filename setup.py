@@ -10,6 +10,7 @@ modules, and the wheel, are for every Python from 3.11 on, at the price of speed
 import os
 import re
 from collections.abc import Iterable
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from glob import glob
 from pathlib import Path, PurePath
@@ -55,7 +56,7 @@ class BuildEngine(build_ext):
         # Of what cythonize returns only the sources are taken: it forgets `optional`.
         try:
             translated = translate(nthreads=self.parallel)
-        except OSError:  # no processes: a container without /dev/shm has no semaphores
+        except (OSError, BrokenProcessPool):  # a container without /dev/shm has no semaphores
             translated = translate()
         sources = {module.name: module.sources for module in translated}
         for module in self.extensions:
