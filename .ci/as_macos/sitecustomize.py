@@ -57,6 +57,23 @@ def fcntl_of_macos(fd, cmd, arg=0):
 
 fcntl.fcntl = fcntl_of_macos
 
+_open = os.open
+STREAMS = {"/dev/stdin": "0", "/dev/stdout": "1", "/dev/stderr": "2"}
+
+
+def open_of_macos(path, flags, mode=0o777, *, dir_fd=None):
+    """Duplicate what /dev/fd/N names, with its position, if it is open for what is asked."""
+    number = STREAMS.get(path, path.removeprefix("/dev/fd/")) if isinstance(path, str) else path
+    if number == path or not number.isdecimal():
+        return _open(path, flags, mode, dir_fd=dir_fd)
+    there, asked = (each & os.O_ACCMODE for each in (_fcntl(int(number), fcntl.F_GETFL), flags))
+    if there not in (asked, os.O_RDWR):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    return os.dup(int(number))
+
+
+os.open = open_of_macos
+
 KNOWN_ADVICE = 9
 for name in dir(mmap):
     unknown = name in ("MADV_REMOVE", "MAP_NORESERVE", "MAP_POPULATE", "MAP_STACK")

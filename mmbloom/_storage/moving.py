@@ -43,7 +43,7 @@ from mmbloom._storage.working_copy import (
     sweep,
 )
 from mmbloom._system import disk, memory
-from mmbloom._system.descriptors import OpenFile, ThreadLock
+from mmbloom._system.descriptors import OpenFile, ThreadLock, path_of
 from mmbloom._system.sections import CALL, IN_A_CALL, outlast
 from mmbloom._system.typing import Array, Resident
 from mmbloom.errors import (
@@ -398,7 +398,7 @@ class MovingArray:
         share = copy = None
         try:
             if not memory.boot_id():
-                raise OSError(errno.ENOTSUP, "only Linux can do that, where it has /proc")
+                raise OSError(errno.ENOTSUP, "only Linux with /proc can do that")
             share = Share(self._fd, self.path)
             copy, found = WorkingCopy.make(self._fd, self._header, self.path, empty=empty)
             place = self._map(self._fd, copy.named, copy, share)
@@ -638,7 +638,7 @@ class MovingArray:
 
     @contextmanager
     def _lock_to_leave(self, lock: WriteLock | None) -> Iterator[WriteLock]:
-        path = disk.path_of(self._fd)  # whatever became of its name
+        path = path_of(self._fd)  # whatever became of its name
         # With the filter's own, a signal handler that adds is refused at once.
         free = lock or WriteLock(path, self.identity, _LEAVE_SECONDS)
         try:

@@ -23,8 +23,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mmbloom._system.descriptors import OpenFile, opening, remember
-from mmbloom._system.disk import reopen
+from mmbloom._system.descriptors import OpenFile, opening, remember, reopen
 from mmbloom._system.locks import are_locked, lock_bytes, unlock_bytes
 from mmbloom._system.sections import IN_A_CALL
 from mmbloom.errors import LockTimeoutError, ReentryError

@@ -3,6 +3,7 @@
 A lock never crosses a fork: the child opens what it locks again. ``remember`` has it do that.
 """
 
+import errno
 import fcntl
 import os
 import stat
@@ -17,10 +18,49 @@ from typing import Protocol
 def open_file(path: str, flags: int, mode: int = 0o666, *, dir_fd: int | None = None) -> int:
     """Return the descriptor of a file opened as `os.open` does; it is above the standard streams'.
 
-    It is an `opener` for `open` and `io.FileIO`, too.
+    It is an `opener` for `open` and `io.FileIO`, too. A file that /dev/stdin or /dev/fd/N names is
+    opened again, as on Linux: macOS would duplicate the descriptor, and reading the beginning by
+    one would take it from the other.
     """
     fill_streams()
+    if sys.platform == "darwin":
+        fd = _STREAMS.get(path, path.removeprefix("/dev/fd/"))
+        if path != fd and fd.isdecimal() and stat.S_ISREG(os.fstat(int(fd)).st_mode):
+            return reopen(int(fd), flags)
     return os.open(path, flags | os.O_CLOEXEC, mode, dir_fd=dir_fd)
+
+
+_STREAMS = {"/dev/stdin": "0", "/dev/stdout": "1", "/dev/stderr": "2"}
+
+
+def path_of(fd: int) -> str:
+    """Return a path of an open file; on Linux it leads there whatever became of its name."""
+    path = f"/proc/self/fd/{fd}"
+    if sys.platform == "darwin":  # where /dev/fd is no link to the file
+        found: bytes = fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024))
+        path = os.fsdecode(found.split(b"\0", 1)[0])
+    return path
+
+
+def reopen(fd: int, flags: int) -> int:
+    """Open the file of a descriptor again, as `os.open` does.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the system does not lead there: without /proc, or on macOS if its path is gone or is
+        that of another file by now.
+    PermissionError
+        If it may not be opened so.
+    """
+    again = open_file(path_of(fd), flags)
+    try:
+        if not os.path.samestat(os.fstat(fd), os.fstat(again)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    except BaseException:
+        os.close(again)
+        raise
+    return again
 
 
 def fill_streams() -> None:

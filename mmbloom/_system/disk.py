@@ -1,4 +1,4 @@
-"""Files on a disk, as far as systems differ: the only module that asks which system this is.
+"""Files on a disk, as far as systems differ.
 
 To force a file to the disk, to reserve its blocks, to open it again by its descriptor, to swap two
 names, to know its file system: each is one function, which does what Linux and macOS do.
@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
-
-from mmbloom._system.descriptors import open_file
 
 NETWORK = frozenset(
     (
@@ -105,36 +103,6 @@ def has_access_list(fd: int) -> bool:
     return False
 
 
-def path_of(fd: int) -> str:
-    """Return a path of an open file; on Linux it leads there whatever became of its name."""
-    path = f"/proc/self/fd/{fd}"
-    if sys.platform == "darwin":  # where /dev/fd is no link to the file
-        found: bytes = fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(1024))
-        path = os.fsdecode(found.split(b"\0", 1)[0])
-    return path
-
-
-def reopen(fd: int, flags: int) -> int:
-    """Open the file of a descriptor again, as `os.open` does.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the system does not lead there: without /proc, or on macOS if its path is gone or is
-        that of another file by now.
-    PermissionError
-        If it may not be opened so.
-    """
-    again = open_file(path_of(fd), flags)
-    try:
-        if not os.path.samestat(os.fstat(fd), os.fstat(again)):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    except BaseException:
-        os.close(again)
-        raise
-    return again
-
-
 Direction = Literal["rchar", "wchar"]  # as /proc/self/io names what is read and written
 
 
@@ -156,7 +124,7 @@ def exchange_names(one: str, other: str) -> None:
     names = os.fsencode(one), os.fsencode(other)
     if call is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    here = AT_FDCWD[sys.platform]
+    here = AT_FDCWD["darwin" if sys.platform == "darwin" else "linux"]
     if call(here, names[0], here, names[1], RENAME_SWAP):
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

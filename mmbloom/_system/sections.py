@@ -35,7 +35,7 @@ MOMENT_NS = 1_000_000
 MOMENT = MOMENT_NS / 1e9
 
 # The clock of `time.monotonic`, and CLOCK_MONOTONIC_COARSE, for which the time module has no name.
-# On macOS, which has no coarse one, CLOCK_MONOTONIC goes on in sleep, and both are this one.
+# macOS has no coarse clock, and its CLOCK_MONOTONIC goes on in sleep: CLOCK_UPTIME_RAW is both.
 _CLOCK = getattr(time, "CLOCK_UPTIME_RAW", time.CLOCK_MONOTONIC)
 _COARSE = getattr(time, "CLOCK_UPTIME_RAW", 6)
 

@@ -148,7 +148,7 @@ def work() -> None:
 
 def _end_with_parent(alive: int) -> None:
     """Exit at once when the parent is killed, even if an input never ends."""
-    # Not by a poll of the connection for its end alone, which macOS never reports.
+    # Not by polling the connection: macOS does not report its end alone.
     os.read(alive, 1)
     os._exit(TERMINATED)
 

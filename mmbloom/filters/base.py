@@ -305,7 +305,7 @@ class Filter(ABC):
             Whether to keep the array in shared memory, where no key waits for the disk, and to
             write it to the file in `flush`, in `close`, and some minutes after the last time:
             "auto" does so with files so large that the kernel would let writers wait, after
-            50,000 new keys. Filters that count are never kept so, and none is outside Linux. See
+            50,000 new keys. Filters that count are never kept so, nor is any outside Linux. See
             docs/large-filters.md.
 
         Returns

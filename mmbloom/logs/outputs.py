@@ -23,7 +23,7 @@ from typing import Any
 from mmbloom._storage.atomic import sync_folder
 from mmbloom._storage.warnings import warn
 from mmbloom._system import disk
-from mmbloom._system.descriptors import open_file, widen_pipe
+from mmbloom._system.descriptors import open_file, path_of, reopen, widen_pipe
 from mmbloom.errors import ColumnError, FormatError, InputError, MmbloomWarning
 from mmbloom.format.exclusions import exclusions_path
 from mmbloom.logs.compressed import CompressedFile, FrameWriter, kind_by_name
@@ -128,8 +128,8 @@ def _force(fd: int, place: Place, *, durable: bool, name_too: bool = False) -> N
 
 def _force_name(fd: int, place: Place) -> None:
     """Force the name of an open file in its folder to the disk."""
-    real = os.path.realpath(place if isinstance(place, str) else disk.path_of(fd))
     try:
+        real = os.path.realpath(place if isinstance(place, str) else path_of(fd))
         there = os.path.samestat(os.stat(real), os.fstat(fd))
     except OSError:
         there = False
@@ -192,13 +192,13 @@ def existing_in(fd: int, place: Place, delimiter: bytes | None) -> Iterator[Plai
         yield PlainFile(fd)
         return
     try:
-        again = disk.reopen(fd, os.O_RDONLY)
+        again = reopen(fd, os.O_RDONLY)
     except (FileNotFoundError, PermissionError) as error:
-        why, remedy = "the system does not say where it is", "give its path (-o)"
-        # What has a path was to be opened for reading as well, and that was refused.
+        why, remedy = "the system does not say where it is", "give its path"
+        # A path was opened for reading as well at first, and that was refused.
         if isinstance(place, str) or isinstance(error, PermissionError):
             why, remedy = "Permission denied", "make it readable"
-        _require_empty(fd, f"{shown(place)}: what it has cannot be read ({why})", remedy, delimiter)
+        _require_empty(fd, f"{shown(place)}: cannot be read ({why})", remedy, delimiter)
         yield None
         return
     try:
@@ -214,8 +214,7 @@ def _require_empty(fd: int, problem: str, remedy: str, delimiter: bytes | None) 
     if delimiter is not None:
         raise InputError(f"{problem}, so its header is unknown: {remedy}, or write elsewhere")
     warn(
-        f"{problem}: if a run was killed within its last line, the next line is joined to it; "
-        f"{remedy}",
+        f"{problem}, so half a line that a killed run left would be joined to the next: {remedy}",
         MmbloomWarning,
     )
 

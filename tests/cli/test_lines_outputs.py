@@ -36,7 +36,6 @@ from frames import COMPRESS, DECOMPRESS, held_by, zstd
 from workers import in_child
 
 from mmbloom import BloomFilter, GrowingFilter, InputError, RotatingFilter, dedup_files
-from mmbloom._system import disk
 from mmbloom._system import extras as _extras
 from mmbloom.errors import ColumnError, MmbloomWarning
 from mmbloom.logs import compressed
@@ -264,10 +263,9 @@ ROWS = pytest.mark.parametrize(
     [(b"id,a\n1,x\n2,", b"id,a\n3,z\n", ["--csv", "-ka"], b","), (b"hal", b"line\n", [], None)],
     ids=["rows", "lines"],
 )
-HEADER_UNKNOWN = "what it has cannot be read ({}), so its header is unknown: {}, or write elsewhere"
+HEADER_UNKNOWN = "cannot be read ({}), so its header is unknown: {}, or write elsewhere"
 END_UNKNOWN = (
-    "what it has cannot be read ({}): if a run was killed within its last line, the next line is "
-    "joined to it; {}"
+    "cannot be read ({}), so half a line that a killed run left would be joined to the next: {}"
 )
 
 
@@ -317,8 +315,8 @@ def test_an_output_whose_path_is_not_known(
     def unknown(fd: int, _: int) -> int:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"/proc/self/fd/{fd}")
 
-    monkeypatch.setattr(disk, "reopen", unknown)
-    why, remedy = "the system does not say where it is", "give its path (-o)"
+    monkeypatch.setattr("mmbloom.logs.outputs.reopen", unknown)
+    why, remedy = "the system does not say where it is", "give its path"
     said = (HEADER_UNKNOWN if delimiter else END_UNKNOWN).format(why, remedy)
     out = Path("out")
     exact_filter("seen")

@@ -40,6 +40,7 @@ from workers import in_child
 from mmbloom import BloomFilter, GrowingFilter, verify
 from mmbloom import open as open_filter
 from mmbloom._system import disk
+from mmbloom._system.descriptors import path_of
 from mmbloom.cli.marking import FileJob
 from mmbloom.filters.claim import Claim
 from mmbloom.logs.dedup import Tally
@@ -59,7 +60,7 @@ class Disk:
 
     def sync(self, fd: int) -> None:
         self.fsync(fd)
-        there = Path(os.path.realpath(disk.path_of(fd)))
+        there = Path(os.path.realpath(path_of(fd)))
         of_file = stat.S_ISREG(os.fstat(fd).st_mode)
         self.on_disk[there] = os.fstat(fd).st_size if of_file else 0
         if there in self.outputs:  # only what was there when it was forced

@@ -75,11 +75,15 @@ def test_each_line_once_over_all_outputs(tmp_path: Path, jobs: str, seed: int) -
 @pytest.mark.skipif(not has.DEV_FD, reason="this system has no /dev/stdin")
 @JOBS
 def test_stdin_named_as_a_file(here: Path, jobs: str) -> None:
-    """A worker reads the lines that are piped into the command."""
+    """A worker reads the lines that are piped into the command, and a file that it has there."""
     Path("file").write_bytes(b"c\n")
     argv = ["/dev/stdin", "file", "--output-dir", "out", "-j", jobs, *EXACT]
     assert started("dedup", "seen", *argv, stdin=b"a\nb\n").code == 0
     assert Path("out", "stdin").read_bytes() == b"a\nb\n"
+    Path("lines").write_bytes(b"d\ne\n")
+    with Path("lines").open("rb") as file, running("dedup", "seen", *argv, stdin=file) as process:
+        assert process.wait(PATIENCE) == 0
+    assert Path("out", "stdin").read_bytes() == b"a\nb\nd\ne\n"
 
 
 @pytest.mark.parametrize("name", ["file", "file/below"])

@@ -27,6 +27,7 @@ from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter, GrowingFilter, verify
 from mmbloom._system import disk
+from mmbloom._system.descriptors import path_of
 
 OLD = [f"old {i}" for i in range(10)]
 NEW = [f"new {i}" for i in range(15)]  # for a further file
@@ -237,7 +238,7 @@ def test_manifest_that_is_interrupted(
     fsync = disk.sync
 
     def interrupt(fd: int) -> None:
-        if os.path.realpath(disk.path_of(fd)).endswith(".tmp"):
+        if os.path.realpath(path_of(fd)).endswith(".tmp"):
             manifests = [name for name in os.listdir(tmp_path / "seen") if ".manifest-" in name]
             if manifests:
                 raise KeyboardInterrupt

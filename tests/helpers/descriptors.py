@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import has
 
-from mmbloom._system import disk
+from mmbloom._system.descriptors import path_of
 
 _MOST = 1024  # of a process that tests, where the system lists none
 
@@ -31,7 +31,7 @@ def is_file_open(path: str | os.PathLike[str]) -> bool:
 def file_of(fd: int) -> str:
     """Return the path of an open file; of a pipe or a socket, what the system calls it."""
     with suppress(OSError):
-        return os.path.realpath(disk.path_of(fd))
+        return os.path.realpath(path_of(fd))
     return ""
 
 

@@ -1,6 +1,8 @@
 """Descriptors stay above those of the standard streams, which a daemon closes."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +22,7 @@ from mmbloom import (
     merge,
     verify,
 )
+from mmbloom._system import descriptors
 
 KEYS = [f"key {number}" for number in range(300)]
 Steps = Callable[[Path], Iterator[Any]]
@@ -108,3 +111,38 @@ def test_streams_that_are_closed(tmp_path: Path, steps: Steps) -> None:
     assert verify(path, keys=KEYS).ok
     for file in tmp_path.rglob("*"):
         assert file.is_dir() or b"printed" not in file.read_bytes(), file
+
+
+@pytest.mark.skipif(
+    not (has.PROC or has.MACOS), reason="this system leads to no file by its descriptor"
+)
+def test_an_open_file_is_found_again(tmp_path: Path) -> None:
+    """By its descriptor, under the name that it has by now."""
+    (tmp_path / "one").write_bytes(b"1")
+    with (tmp_path / "one").open("ab") as file:
+        (tmp_path / "one").rename(tmp_path / "other")
+        again = descriptors.reopen(file.fileno(), os.O_RDONLY)
+        assert os.read(again, 2) == b"1"
+        os.close(again)
+
+
+def test_another_file_at_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path can lead elsewhere by now: then the file is not found, and nothing stays open."""
+    (tmp_path / "one").touch()
+    (tmp_path / "other").touch()
+    monkeypatch.setattr(descriptors, "path_of", lambda _: str(tmp_path / "other"))
+    with (tmp_path / "one").open("ab") as file, pytest.raises(FileNotFoundError):
+        descriptors.reopen(file.fileno(), os.O_RDONLY)
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin", "/dev/fd/0"])
+def test_a_file_at_stdin_is_opened_again(tmp_path: Path, name: str) -> None:
+    """Its position is its own: what reads the beginning first takes nothing from the next."""
+    (tmp_path / "lines").write_bytes(b"abc")
+    code = (
+        "import os; from mmbloom._system.descriptors import open_file;"
+        f"one = open_file({name!r}, os.O_RDONLY); other = open_file({name!r}, os.O_RDONLY);"
+        "assert os.read(one, 3) == os.read(other, 3) == os.read(0, 3) == b'abc'"
+    )
+    with (tmp_path / "lines").open("rb") as stdin:
+        subprocess.run([sys.executable, "-c", code], stdin=stdin, check=True)

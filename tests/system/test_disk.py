@@ -81,28 +81,6 @@ def test_a_flush_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
                 seen.flush()
 
 
-@pytest.mark.skipif(
-    not (has.PROC or has.MACOS), reason="this system leads to no file by its descriptor"
-)
-def test_an_open_file_is_found_again(tmp_path: Path) -> None:
-    """By its descriptor, under the name that it has by now."""
-    (tmp_path / "one").write_bytes(b"1")
-    with (tmp_path / "one").open("ab") as file:
-        (tmp_path / "one").rename(tmp_path / "other")
-        again = disk.reopen(file.fileno(), os.O_RDONLY)
-        assert os.read(again, 2) == b"1"
-        os.close(again)
-
-
-def test_another_file_at_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A path can lead elsewhere by now: then the file is not found, and nothing stays open."""
-    (tmp_path / "one").touch()
-    (tmp_path / "other").touch()
-    monkeypatch.setattr(disk, "path_of", lambda _: str(tmp_path / "other"))
-    with (tmp_path / "one").open("ab") as file, pytest.raises(FileNotFoundError):
-        disk.reopen(file.fileno(), os.O_RDONLY)
-
-
 def test_names_are_swapped(tmp_path: Path) -> None:
     """A file and a folder, in one step; an error is that of the system."""
     (tmp_path / "file").write_bytes(b"1")
