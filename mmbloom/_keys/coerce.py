@@ -98,8 +98,7 @@ _LISTED = frozenset(
 def listed(keys: Any, most: int) -> list[Any] | None:
     """Return the items of an array or a column as a list, if there are at most `most`; else None.
 
-    None also for anything else, which may not be what it looks like, and for what raises an error:
-    `coerce` decides about it.
+    None also for anything else, and for what is not what it looks like: `coerce` decides about it.
 
     Examples
     --------
@@ -111,7 +110,8 @@ def listed(keys: Any, most: int) -> list[Any] | None:
         few = keys.ndim == 1 and len(keys) <= most and keys.dtype.kind in "iuSU"
         return keys.tolist() if few else None
     if kind.__module__.partition(".")[0] in _LIBRARIES:
-        with suppress(Exception):
+        # Not any error: one that a signal handler raises here is the caller's.
+        with suppress(AttributeError, TypeError, ValueError):
             of_pyarrow = hasattr(keys, "to_pylist")
             if len(keys) <= most and str(keys.type if of_pyarrow else keys.dtype) in _LISTED:
                 return list(keys.to_pylist() if of_pyarrow else keys.to_list())

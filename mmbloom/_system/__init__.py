@@ -6,9 +6,9 @@ Nothing here knows of filters, and nothing above asks which system this is.
 ``typing``       type aliases
 ``sections``     sections of the write lock: who may be in one; how long the check before it holds
 ``threads``      work on several cores, with results in order; reading ahead
-``descriptors``  open files: above the standard streams, and renewed in a forked child
+``descriptors``  open files: above the standard streams, opened again, renewed in a forked child
 ``memory``       how much is free or may be dirty; maps of files; the only importer of mmap
-``disk``         files where systems differ: forced to the disk, opened again, their file system
+``disk``         files where systems differ: forced to the disk, reserved, swapped; file systems
 ``locks``        locks of bytes of a file; which process holds the lock of one
 """
 

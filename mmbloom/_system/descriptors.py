@@ -1,5 +1,7 @@
 """Open descriptors: above the standard streams, closed after their last user, renewed in a child.
 
+A file is opened again by its descriptor here, as Linux and macOS have it.
+
 A lock never crosses a fork: the child opens what it locks again. ``remember`` has it do that.
 """
 

@@ -1,7 +1,7 @@
 """Files on a disk, as far as systems differ.
 
-To force a file to the disk, to reserve its blocks, to open it again by its descriptor, to swap two
-names, to know its file system: each is one function, which does what Linux and macOS do.
+To force a file to the disk, to reserve its blocks, to swap two names, to know a file system: each
+is one function, which does what Linux and macOS do.
 
 Two things depend on the file system: hosts cannot share a mapping over a network, and a
 copy-on-write file system cannot promise that reserved space will be there. A type that the system

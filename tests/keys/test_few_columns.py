@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from mmbloom import BloomFilter, KeyTypeError
+from mmbloom._keys.coerce import listed
 
 TEXTS, NUMBERS = ["", "a", "é", "a" * 40], [0, 1, -1, 2**62]
 
@@ -157,3 +158,20 @@ def test_what_has_other_items(seen: BloomFilter, what: str) -> None:
         assert not seen.add_many(column).any()
     assert key in seen
     assert seen.keys_added == 2
+
+
+def test_an_error_of_a_signal_handler_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes while the items are taken, and is no matter of the column."""
+
+    class Column:
+        dtype = "int64"
+
+        def __len__(self) -> int:
+            return 1
+
+        def to_list(self) -> list[int]:
+            raise TimeoutError("of a handler")
+
+    monkeypatch.setattr(Column, "__module__", "polars.series")
+    with pytest.raises(TimeoutError, match="of a handler"):
+        listed(Column(), 10)
