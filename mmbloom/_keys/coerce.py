@@ -397,7 +397,7 @@ def hash_many(keys: Keys, params: HasHash, *, threads: int | None = None) -> Has
     ...     print(day.add_hashes(h1, h2), year.contains_hashes(h1, h2))
     [ True  True] [False False]
     """
-    return coerce(keys).hash_all(params.key_hash, threads or usable_cores())
+    return coerce(keys).hashes(params.key_hash, threads or usable_cores())
 
 
 def checked_hashes(h1: Words, h2: Words) -> HashHalves:

@@ -1,8 +1,6 @@
-"""Work on several cores, with results in order, by threads that live no longer than one call.
+"""Threads of Python: how many are worth starting, how one is started, and one that reads ahead.
 
-A pool that outlived the call would have to be closed, and started again after a fork. Starting one
-takes 0.1 ms, which is nothing to the batches that need it. The kernels release the interpreter, so
-threads are enough.
+The threads of the compiled engine's calls are in C (``_engine/compiled/threads.h``).
 """
 
 import atexit
@@ -11,15 +9,12 @@ import signal
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-R = TypeVar("R")
 _PATIENCE = 0.2  # seconds to wait for a thread to stop; only a blocked read takes longer
 _BEGUN_AFTER = 5.0  # seconds; only a thread that was never started takes longer
 # The signals whose handlers raise exceptions: those that end a program, and time limits.
@@ -78,49 +73,6 @@ def usable_cores() -> int:
 def process_limits() -> str:
     """Return what may limit the processes of a user, for messages."""
     return "ulimit -u, or pids.max of a cgroup" if sys.platform == "linux" else "ulimit -u"
-
-
-def in_order(work: Callable[[T], R], items: Iterable[T], helpers: int) -> Iterator[R]:
-    """Map items in order, while other threads work a few items ahead.
-
-    Parameters
-    ----------
-    work : callable
-        Called once for each item, by any thread.
-    items : iterable
-        Read by the calling thread, a few items ahead of the results.
-    helpers : int
-        How many other threads; with 0 the caller works itself, one item per result.
-
-    Examples
-    --------
-    >>> list(in_order(abs, [-1, 2, -3], 2))
-    [1, 2, 3]
-    """
-    if helpers == 0:
-        yield from map(work, items)
-        return
-    # Imported here, as it takes 10 ms with the logging that it imports.
-    from concurrent.futures import Future, ThreadPoolExecutor  # noqa: PLC0415
-
-    pool = ThreadPoolExecutor(helpers, thread_name_prefix="mmbloom")
-    left = iter(items)
-    try:
-        ahead: deque[Future[R]] = deque()
-        for item in left:
-            try:
-                with signals_deferred():  # submit may start a thread
-                    ahead.append(pool.submit(work, item))
-            except RuntimeError:  # as in `start`: the caller does the rest
-                left = chain([item], left)
-                break
-            if len(ahead) > helpers + 1:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-    yield from map(work, left)
 
 
 _SIGNALS_SEEN_AFTER = 0.5  # seconds

@@ -129,11 +129,11 @@ class Folder:
     ----------
     path : str
         Where it is, for messages.
-    helpers : int
+    threads : int
         How many threads help to read the beginnings of many files.
     """
 
-    helpers = 0
+    threads = 1
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -208,7 +208,7 @@ class Folder:
 class Prefix:
     """What corresponds to a folder under a URL, by fsspec; it has the methods of `Folder`."""
 
-    helpers = 8  # each waits tens of milliseconds for the store to answer
+    threads = 8  # each waits tens of milliseconds for the store to answer
 
     def __init__(self, url: str, options: Mapping[str, Any] | None) -> None:
         if fsspec is None:

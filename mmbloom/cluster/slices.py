@@ -19,6 +19,7 @@ from typing import IO, Any, NamedTuple, Self, TypedDict
 import numpy as np
 
 from mmbloom import _engine
+from mmbloom._engine.key_batch import HashedKeys
 from mmbloom._keys.coerce import checked_hashes, coerce
 from mmbloom._storage.atomic import OWNER_ONLY, Target
 from mmbloom._storage.build import Builder, new_filter
@@ -239,7 +240,7 @@ class SlicePlan:
         np.int32(-1)
         """
         batch = coerce(keys, nulls)
-        h1, h2 = batch.hash_all(self.params.key_hash, threads)
+        h1, h2 = batch.hashes(self.params.key_hash, threads)
         numbers = _engine.slices_of(h1, self.params, self.slices)
         if batch.present is None:
             return Split(numbers, h1, h2)
@@ -278,7 +279,7 @@ class SlicePlan:
         [0, 2, 3]
         """
         batch = coerce(keys, nulls)
-        hashes = batch.hash_all(self.params.key_hash, threads)
+        hashes = batch.hashes(self.params.key_hash, threads)
         starts, rows, (h1, h2) = _engine.partition(*hashes, self.params, self.slices)
         if batch.present is not None:
             rows = np.flatnonzero(batch.present)[rows]
@@ -467,7 +468,9 @@ class Slice:
             If one is not a one-dimensional array of uint64, if they differ in length, or if a key
             belongs to another slice. Nothing is marked then.
         """
-        new, _ = _engine.add(self._words, *self._own(h1, h2), self._params)
+        hashes = self._own(h1, h2)
+        order = _engine.arrange(*hashes, self._params)
+        new, _ = _engine.add(self._words, *hashes, self._params, order)
         self.keys_added += int(np.count_nonzero(new))
         return new
 
@@ -507,7 +510,7 @@ class Slice:
         TypeError, ValueError
             As `claim`.
         """
-        return _engine.contains(self._words, *self._own(h1, h2), self._params)
+        return _engine.contains(self._words, HashedKeys(*self._own(h1, h2)), self._params)
 
     def _own(self, h1: Words, h2: Words) -> HashHalves:
         """Return hashes relative to this slice; raise if a key belongs to another slice."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from inspect import Signature
@@ -401,29 +401,20 @@ class Filter(ABC):
         """
         self._shelf.check_open()
         batch = coerce(keys, nulls)
-        return batch.answers_of_chunks(list(self._find_batch(batch)))
+        return batch.answers([self._find(chunk) for chunk in batch.cut()])
 
-    def _chunk_keys(self, num_keys: int) -> int:
-        """Return how many keys of a batch are a chunk; a small batch is one anyway."""
-        few = _engine.CHUNK_KEYS
-        return few if num_keys <= few else self._shelf.newest.chunk_keys(num_keys)
+    def _find(self, keys: KeyBatch) -> Bools:
+        exclusions = self._exclusions
+        hashes = None if exclusions.empty else self._hash(keys)
+        found = self._shelf.find(keys if hashes is None else HashedKeys(*hashes))
+        if found.any():  # only a hit may be excluded
+            exclusions.refresh()
+            if not exclusions.empty:
+                return exclusions.correct(found, [keys], hashes or self._hash(keys))
+        return found
 
-    def _find_batch(self, batch: Batch) -> Iterator[Bools]:
-        size = self._chunk_keys(batch.num_keys)
-        if size == _engine.CHUNK_KEYS:
-            return batch.map(self._find_chunk, self._threads)
-        chunks = batch.hashed(self._key_hash, self._threads, size=size)
-        return (self._answer(chunk.keys, chunk.hashes) for chunk in chunks)
-
-    def _find_chunk(self, keys: KeyBatch) -> Bools:
-        return self._answer(keys, _engine.hash_keys(keys, self._key_hash))
-
-    def _answer(self, keys: KeyBatch, hashes: HashHalves) -> Bools:
-        found = self._shelf.find(hashes)
-        if not found.any():  # only a hit may be excluded
-            return found
-        self._exclusions.refresh()
-        return self._exclusions.correct(found, [keys], hashes)
+    def _hash(self, keys: KeyBatch) -> HashHalves:
+        return _engine.hash_keys(keys, self._key_hash, self._threads)
 
     def add(self, key: Key) -> bool:
         """Add one key; True if it was new, or is excluded. Raises what `add_many` raises."""
@@ -539,9 +530,8 @@ ClosedFilterError
         return self._foreseen(batch, self._add_hashed)
 
     def _add_hashed(self, batch: Batch) -> Bools:
-        size = self._chunk_keys(batch.num_keys)
-        chunks = batch.hashed(self._key_hash, self._threads, self._shelf.prepare, size)
-        return batch.answers_of_chunks([self._shelf.add_chunk(some.prepared) for some in chunks])
+        new = (self._shelf.add_chunk(self._hash(chunk)) for chunk in batch.cut())
+        return batch.answers([*new])
 
     def contains_hashes(self, h1: Words, h2: Words) -> Bools:
         """Return for each key whether it was added (or is a false positive), by its hash.
@@ -565,15 +555,7 @@ ClosedFilterError
         self._shelf.check_open()
         batch = coerce(HashedKeys(*checked_hashes(h1, h2)))
         self._require_no_exclusions()
-        return batch.answers_of_chunks(list(self._find_hashed(batch)))
-
-    def _find_hashed(self, batch: Batch) -> Iterator[Bools]:
-        size = self._chunk_keys(batch.num_keys)
-        find = self._shelf.find
-        if size > _engine.CHUNK_KEYS:
-            chunks = batch.hashed(self._key_hash, self._threads, size=size)
-            return (find(chunk.hashes) for chunk in chunks)
-        return batch.map(lambda keys: find(_engine.hash_keys(keys, self._key_hash)), self._threads)
+        return batch.answers([self._shelf.find(chunk) for chunk in batch.cut()])
 
     def _require_no_exclusions(self) -> None:
         """Raise `ValueError` if keys are excluded: keys of equal hashes can be made."""
@@ -604,20 +586,20 @@ ClosedFilterError
         if not newest.may_pass(batch.num_keys):
             return
         new = Absent()  # 16 bytes a key that is not there, while this is counted
-        for chunk in batch.hashed(self._key_hash, self._threads):
-            new.take(chunk.hashes, newest.absent(chunk.hashes))
+        for chunk in batch.cut():
+            hashes = self._hash(chunk)
+            new.take(hashes, ~newest.find(HashedKeys(*hashes)))
         newest.require_room(new.first_places())
 
     def _add_chunks(self, batch: Batch) -> Bools:
-        shelf, exclusions, answers = self._shelf, self._exclusions, []
-        size = self._chunk_keys(batch.num_keys)
-        chunks = batch.hashed(self._key_hash, self._threads, self._shelf.prepare, size)
-        for keys, hashes, prepared in chunks:
-            new = shelf.add_chunk(prepared)
+        exclusions, answers = self._exclusions, []
+        for keys in batch.cut():
+            hashes = self._hash(keys)
+            new = self._shelf.add_chunk(hashes)
             if not exclusions.empty:
                 new = exclusions.correct_new(new, [keys], hashes)
             answers.append(new)
-        return batch.answers_of_chunks(answers)
+        return batch.answers(answers)
 
     def claim(self, keys: Keys, *, nulls: Nulls = "error") -> Claim:
         """Learn which keys are new, and mark them only if the block that follows succeeds.
@@ -652,13 +634,13 @@ ClosedFilterError
             while another task of the thread has the lock.
         """
         batch = coerce(keys, nulls)
-        hashes = batch.hash_all(self._key_hash, self._threads)  # outside the lock
-        prepared = self._shelf.prepare_claim(hashes)  # as well
+        hashes = batch.hashes(self._key_hash, self._threads)  # outside the lock
+        prepared = self._shelf.prepare(hashes)  # as well
 
         def answers(new: Bools) -> Bools:
-            return batch.answers(self._exclusions.correct_new(new, batch.parts, hashes))
+            return batch.answers([self._exclusions.correct_new(new, batch.parts, hashes)])
 
-        return Claim(self._shelf, prepared, len(hashes[0]), answers)
+        return Claim(self._shelf, prepared, answers)
 
     @property
     def exclusions(self) -> Exclusions:

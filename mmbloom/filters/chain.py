@@ -252,7 +252,7 @@ class Chain(Shelf):
         )
 
     def prepare(self, hashes: HashHalves) -> Hashed:
-        """Test keys in all files but the newest, without the lock."""
+        """Test keys in all files but the newest."""
 
         def test(members: Sequence[File]) -> Hashed:
             older = tuple(self.older(members))

@@ -66,16 +66,10 @@ class Claim(Held):
         "_task_hold",
     )
 
-    def __init__(
-        self,
-        shelf: Shelf,
-        prepared: Hashed,
-        num_keys: int,
-        answers: Callable[[Bools], Bools],
-    ) -> None:
+    def __init__(self, shelf: Shelf, prepared: Hashed, answers: Callable[[Bools], Bools]) -> None:
         super().__init__(shelf.section(shelf.timeout))
         self._shelf, self._prepared, self._answers = shelf, prepared, answers
-        self._num_keys = num_keys  # without keys the claim only holds the lock
+        self._num_keys = prepared.num_keys  # without keys the claim only holds the lock
         self._claimed: Any = None
         self._pid = 0  # of the process that entered
         self._task_hold: TaskHold | None = None

@@ -91,9 +91,8 @@ class CountingBloomFilter(FileFilter):
         """
         self._storage.check_writable()
         batch = coerce(keys, nulls)
-        size = self._chunk_keys(batch.num_keys)
-        chunks = batch.hashed(self._key_hash, self._threads, size=size)
-        return batch.answers_of_chunks([self._file.remove_chunk(some.hashes) for some in chunks])
+        found = (self._file.remove_chunk(self._hash(chunk)) for chunk in batch.cut())
+        return batch.answers([*found])
 
     def to_bloom(
         self, path: Path, *, permissions: int = OWNER_ONLY, allow_network: bool = False

@@ -30,7 +30,7 @@ import numpy as np
 
 from mmbloom import _engine
 from mmbloom._engine import Hold
-from mmbloom._engine.key_batch import ByteKeys
+from mmbloom._engine.key_batch import ByteKeys, HashedKeys, KeyBatch
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
@@ -91,6 +91,8 @@ class File(ABC):
     """
 
     kind: ClassVar[Kind]
+    width: ClassVar[int]
+    """Bits of a position."""
     room: float = 0.0
 
     def __init__(
@@ -140,9 +142,9 @@ class File(ABC):
             raise failures.pop(0)  # which must not be kept by what it keeps
         self._left.detach()
 
-    def find(self, hashes: HashHalves) -> Bools:
+    def find(self, keys: KeyBatch) -> Bools:
         """Return which keys are there: bool array of shape (n,)."""
-        return self._contains(self.storage.look(len(hashes[0])).words, hashes)
+        return self._contains(self.storage.look(len(keys)).words, keys)
 
     def has(self, key: bytes) -> bool:
         """Return whether one key is there."""
@@ -199,11 +201,7 @@ class File(ABC):
                     self.storage.array.move_to_memory()
 
     @abstractmethod
-    def prepare(self, hashes: HashHalves) -> Any:
-        """Return what a claim of keys needs, as far as that needs no lock."""
-
-    @abstractmethod
-    def claim(self, prepared: Any, /) -> Any:
+    def claim(self, hashes: HashHalves) -> Any:
         """Find which keys are new, within a section. What it returns has them as `new`.
 
         Raises
@@ -213,25 +211,29 @@ class File(ABC):
         """
 
     @abstractmethod
-    def mark(self, claimed: Any, prepared: Any, /) -> None:
+    def mark(self, claimed: Any, hashes: HashHalves) -> None:
         """Add what was claimed, within the section of the claim.
 
         Before anything is marked the file is checked again: it may have changed, or a flush have
         failed, in the block.
         """
 
+    def arrange(self, hashes: HashHalves) -> Any:
+        """Return the order in which a chunk is to be added or removed; see `_engine.arrange`."""
+        return _engine.arrange(*hashes, self.params, self.threads, self.width)
+
     @abstractmethod
-    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
+    def _add(self, words: Words, hashes: HashHalves, order: Any) -> tuple[Bools, int]:
         """Add keys: which were new, and how many positions were set."""
 
     @abstractmethod
-    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
+    def _contains(self, words: Words, keys: KeyBatch) -> Bools:
         """Return which keys are there."""
 
-    def add_within(self, hashes: HashHalves) -> Bools:
+    def add_within(self, hashes: HashHalves, order: Any = None) -> Bools:
         """Add one chunk within a section, and count that in the header."""
         words, counters = self._begin(len(hashes[0]))
-        new, positions_set = self._add(words, hashes)
+        new, positions_set = self._add(words, hashes, order)
         if self._verify:
             self._test(words, hashes)
         self._finish(counters, int(np.count_nonzero(new)), positions_set)
@@ -284,7 +286,7 @@ class File(ABC):
 
     def _test(self, words: Words, hashes: HashHalves) -> None:
         """Raise `LostBitsError` unless keys just added are found."""
-        if not self._contains(words, hashes).all():
+        if not self._contains(words, HashedKeys(*hashes)).all():
             raise LostBitsError(self.storage.path)
 
     @contextmanager
@@ -354,18 +356,10 @@ class File(ABC):
             return sys.maxsize
         return max(0, self.params.capacity - self.storage.counters["keys_added"])
 
-    @abstractmethod
-    def chunk_keys(self, num_keys: int) -> int:
-        """Return how many keys of a batch of this size are a chunk."""
-
     def may_pass(self, keys: int) -> bool:
         """Return whether a number of keys goes past the plan if all of them are new."""
         self._note_fill()
         return self._capacity.may_pass(keys)
-
-    def absent(self, hashes: HashHalves) -> Bools:
-        """Return which keys are not in the file."""
-        return ~self.find(hashes)
 
     def require_room(self, new: Indices) -> None:
         """Raise `FilterFullError`, for `tell`, if new keys go past the plan."""
@@ -393,30 +387,19 @@ class File(ABC):
             self.storage.array.news[0] += 1  # an earlier check knows nothing of it
 
 
-class ToClaim(NamedTuple):
-    """Keys on their way to a claim, and which of them may meet: see `_engine.meeting`."""
-
-    hashes: HashHalves
-    meeting: Bools
-
-
 class BitFile(File):
     """A file of bits, which are only ever set."""
 
-    kind = BITS
+    kind, width = BITS, 1
 
-    def prepare(self, hashes: HashHalves) -> ToClaim:
-        """Return which keys may meet, which needs no lock."""
-        return ToClaim(hashes, _engine.meeting(hashes[0], self.params))
-
-    def claim(self, keys: ToClaim) -> _engine.Claimed:
+    def claim(self, hashes: HashHalves) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
-        words = self.storage.change(len(keys.meeting)).words
-        claimed = _engine.claim(words, *keys.hashes, self.params, keys.meeting)
+        words = self.storage.change(len(hashes[0])).words
+        claimed = _engine.claim(words, *hashes, self.params)
         self._require_fit(claimed.new, claimed.num_new)
         return claimed
 
-    def mark(self, claimed: _engine.Claimed, keys: ToClaim) -> None:
+    def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed."""
         if len(claimed.new):
             self.forget_claim()
@@ -426,7 +409,7 @@ class BitFile(File):
         words, counters = self._begin(0)
         positions_set = _engine.commit(words, claimed)
         if self._verify:
-            self._test(words, keys.hashes)
+            self._test(words, hashes)
         self._finish(counters, claimed.num_new, positions_set)
 
     def unite(self, start: int, more: Words) -> int:
@@ -456,14 +439,11 @@ class BitFile(File):
             more = keys_added - self.storage.counters["keys_added"]
             count(self.storage.counters, KEYS_ADDED, max(0, more))
 
-    def chunk_keys(self, num_keys: int) -> int:  # noqa: D102  as in the base
-        return _engine.chunk_keys(self.params, num_keys)
+    def _add(self, words: Words, hashes: HashHalves, order: Any) -> tuple[Bools, int]:
+        return _engine.add(words, *hashes, self.params, order)
 
-    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
-        return _engine.add(words, *hashes, self.params, self.threads)
-
-    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
-        return _engine.contains(words, *hashes, self.params, self.threads)
+    def _contains(self, words: Words, keys: KeyBatch) -> Bools:
+        return _engine.contains(words, keys, self.params, self.threads)
 
 
 class FoundCounted(NamedTuple):
@@ -475,11 +455,7 @@ class FoundCounted(NamedTuple):
 class CounterFile(File):
     """A file of counters, which go up and down."""
 
-    kind = COUNTERS
-
-    def prepare(self, hashes: HashHalves) -> HashHalves:
-        """Return the hashes: there is nothing to prepare."""
-        return hashes
+    kind, width = COUNTERS, _engine.COUNTER_BITS
 
     def claim(self, hashes: HashHalves) -> FoundCounted:
         """Find which keys are new; call within `section`."""
@@ -494,13 +470,14 @@ class CounterFile(File):
             self.forget_claim()
         self.storage.attend()
         if len(claimed.new):
-            self.add_within(hashes)
+            self.add_within(hashes, self.arrange(hashes))
 
     def remove_chunk(self, hashes: HashHalves) -> Bools:
         """Remove one chunk in a section of its own; bool array of shape (n,)."""
+        order = self.arrange(hashes)
         with self.section(self.timeout):
             words, counters = self._begin(len(hashes[0]))
-            found, cleared = _engine.decrement(words, *hashes, self.params, self.threads)
+            found, cleared = _engine.decrement(words, *hashes, self.params, order)
             self._finish(counters, 0, -cleared)
         return found
 
@@ -518,13 +495,10 @@ class CounterFile(File):
         return _engine.hash_keys(ByteKeys.of([key]), self.params.key_hash)
 
     def has(self, key: bytes) -> bool:  # noqa: D102
-        return bool(self.find(self._hashed(key))[0])
+        return bool(self.find(ByteKeys.of([key]))[0])
 
-    def chunk_keys(self, num_keys: int) -> int:  # noqa: D102  as in the base
-        return _engine.chunk_keys(self.params, num_keys, _engine.COUNTER_BITS)
+    def _add(self, words: Words, hashes: HashHalves, order: Any) -> tuple[Bools, int]:
+        return _engine.increment(words, *hashes, self.params, order)
 
-    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
-        return _engine.increment(words, *hashes, self.params, self.threads)
-
-    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
-        return _engine.counted_contains(words, *hashes, self.params, self.threads)
+    def _contains(self, words: Words, keys: KeyBatch) -> Bools:
+        return _engine.counted_contains(words, keys, self.params, self.threads)

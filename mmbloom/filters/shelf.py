@@ -27,6 +27,7 @@ import numpy as np
 
 from mmbloom import _engine
 from mmbloom._engine import Grounds, Hold, LockState
+from mmbloom._engine.key_batch import HashedKeys, KeyBatch
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._system.descriptors import ThreadLock
 from mmbloom._system.sections import BLOCK, CALL, IN_A_CALL
@@ -65,24 +66,16 @@ class Hashed(NamedTuple):
         Files that were tested.
     found : ndarray of bool, shape (n,), or None
         Keys that one of these has.
-    first, ready : File and what it has prepared, or None
-        For a claim in this file.
     """
 
     hashes: HashHalves
     tested: tuple[File, ...] = ()
     found: Bools | None = None
-    first: File | None = None
-    ready: Any = None
 
     @property
     def num_keys(self) -> int:
         """How many keys these are."""
         return len(self.hashes[0])
-
-    def ready_for(self, member: File) -> Any:
-        """Return what a claim of all keys in a file needs."""
-        return self.ready if member is self.first else member.prepare(self.hashes)
 
     def found_in_all(self, older: Sequence[File]) -> Bools:
         """Return the keys that one of these files has, testing those that were not tested."""
@@ -94,10 +87,10 @@ class Hashed(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Keys for one file: as `File.prepare` and `File.claim` have returned them."""
+    """Keys for one file, and what `File.claim` has returned of them."""
 
     member: File
-    keys: Any
+    hashes: HashHalves
     claimed: Any
 
 
@@ -290,9 +283,16 @@ class Shelf(ABC):
         """Return whether one key is there, excluded or not."""
         return self.ask(lambda members: contains_one(self.asked(members), key))
 
-    def find(self, hashes: HashHalves) -> Bools:
+    def find(self, keys: KeyBatch) -> Bools:
         """Return which keys are there: bool array of shape (n,)."""
-        return self.ask(lambda members: found_in(self.asked(members), hashes))
+
+        def found(members: Sequence[File]) -> Bools:
+            asked = self.asked(members)
+            if len(asked) == 1:
+                return asked[0].find(keys)
+            return found_in(asked, _engine.hash_keys(keys, self.plan.key_hash, members[0].threads))
+
+        return self.ask(found)
 
     def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
         """Hold the write lock of the newest file, for a block of the caller's or a call."""
@@ -314,23 +314,22 @@ class Shelf(ABC):
         """Add once more what was added while its time came to an end; call within `section`."""
         return
 
-    @abstractmethod
     def prepare(self, hashes: HashHalves) -> Hashed:
-        """Prepare keys for `add_chunk`, without the lock."""
+        """Test keys in the files that do not change any more, if there are, without the lock."""
+        return Hashed(hashes)
 
-    def prepare_claim(self, hashes: HashHalves) -> Hashed:
-        """Prepare keys for `claim`, without the lock."""
-        return self.prepare(hashes)
-
-    def add_chunk(self, keys: Hashed) -> Bools:
+    def add_chunk(self, hashes: HashHalves) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
+        keys, newest = self.prepare(hashes), self.newest
+        whole = self.renews or keys.found is None or not keys.found.any()
+        order = newest.arrange(hashes) if whole else None
         # The caller has checked before the first chunk that it may write.
         with Hold(self.state, self.timeout, CALL, None, self._ready):
-            return self.add_within(keys)
+            self.turn()
+            return self.add_within(keys, order if self.newest is newest else None)
 
-    def add_within(self, keys: Hashed) -> Bools:
-        """Add one chunk within `section`."""
-        self.turn()
+    def add_within(self, keys: Hashed, order: Any) -> Bools:
+        """Add one chunk within `section`, all of it in this order if that is known."""
         members = self.members
         newest = members[-1]
         found = keys.found_in_all(self.older(members))
@@ -339,10 +338,11 @@ class Shelf(ABC):
             self.mark(pending, keys)
             return pending.new
         if self.renews or not found.any():  # the most frequent case, in which nothing is copied
-            new = newest.add_within(keys.hashes) & ~found
+            new = newest.add_within(keys.hashes, order) & ~found
         else:
             new = ~found
-            new[new] = newest.add_within(take(keys.hashes, new))
+            rest = take(keys.hashes, new)
+            new[new] = newest.add_within(rest, newest.arrange(rest))
         self.keep_up(lambda newest: newest.add_within(keys.hashes))
         return new
 
@@ -384,9 +384,7 @@ class Shelf(ABC):
         found = keys.found_in_all(self.older(members))
         pending = Pending(np.zeros(len(found), np.bool_), member.keys_left, [])
         left = None if self.renews or not found.any() else np.flatnonzero(~found)
-        together = (
-            keys.ready_for(member) if left is None else member.prepare(take(keys.hashes, left))
-        )
+        together = keys.hashes if left is None else take(keys.hashes, left)
         while True:
             claimed, room = member.claim(together), member.keys_left
             if left is None and keys.num_keys > room:
@@ -402,7 +400,7 @@ class Shelf(ABC):
                 return pending
             hashes = take(keys.hashes, left)
             cut = fresh[room]  # the first that finds the file full
-            fitting = member.prepare(take(hashes, slice(cut)))
+            fitting = take(hashes, slice(cut))
             part = Part(member, fitting, member.claim(fitting))
             pending.parts.append(part)
             # Of the keys after the cut, those that are new after all of the batch are new. The
@@ -416,7 +414,7 @@ class Shelf(ABC):
             )
             left = left[cut:][~held[cut:]]
             member = self.make_next(member.number + 1)
-            together = member.prepare(take(keys.hashes, left))
+            together = take(keys.hashes, left)
 
     def mark(self, pending: Pending, keys: Hashed) -> None:
         """Add what was claimed; call within the `section` of the claim."""
@@ -429,7 +427,7 @@ class Shelf(ABC):
         for part in pending.parts:
             if part.member is not self.newest:
                 self.change_over(part.member)
-            part.member.mark(part.claimed, part.keys)
+            part.member.mark(part.claimed, part.hashes)
         self.keep_up(lambda newest: newest.add_within(keys.hashes))
 
     @abstractmethod
@@ -547,15 +545,10 @@ class OneFile(Shelf):
     def older(self, members: Sequence[File]) -> Sequence[File]:  # noqa: ARG002, D102
         return ()
 
-    prepare = staticmethod(Hashed)
-
-    def prepare_claim(self, hashes: HashHalves) -> Hashed:  # noqa: D102
-        return Hashed(hashes, first=self.file, ready=self.file.prepare(hashes))
-
-    def add_within(self, keys: Hashed) -> Bools:  # noqa: D102
+    def add_within(self, keys: Hashed, order: Any) -> Bools:  # noqa: D102
         if self.file.overflows and keys.num_keys > self.file.keys_left:  # it may get full
-            return Shelf.add_within(self, keys)
-        return self.file.add_within(keys.hashes)
+            return Shelf.add_within(self, keys, order)
+        return self.file.add_within(keys.hashes, order)
 
     def add_one(self, key: Key) -> bool:  # noqa: D102
         octets = coerce_one(key)
@@ -598,15 +591,13 @@ def contains_one(members: Sequence[File], key: bytes) -> bool:
 def contains_any(members: Sequence[File], hashes: HashHalves) -> Bools:
     """Test keys in files of equal parameters at once: bool array of shape (n,)."""
     if len(members) == 1:
-        return members[0].find(hashes)
+        return members[0].find(HashedKeys(*hashes))
     words = [member.storage.look(len(hashes[0])).words for member in members]
     return _engine.contains_any(words, *hashes, members[0].params)
 
 
 def found_in(members: Sequence[File], hashes: HashHalves) -> Bools:
     """Test keys in files that are given oldest first: bool array of shape (n,)."""
-    if len(members) == 1:
-        return members[0].find(hashes)
     found = np.zeros(len(hashes[0]), dtype=np.bool_)
     left: Indices | None = None  # all of them
     # Those of a rotating filter are alike: they are tested together, at half the cost.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forms import SIPHASH, chunk_of, hashed, octets_of
-from kernels import COMPILED, Engine, claim, each_engine, each_hash, needs_compiled
+from kernels import COMPILED, Engine, each_engine, each_hash, needs_compiled
 from naive import LAYOUTS, empty_words
 
 from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys
@@ -21,8 +21,7 @@ HALVES = np.arange(3, dtype=np.uint64)
 
 
 def call(name: str, words: Any, h1: Any, h2: Any, params: Any) -> object:
-    more = [np.ones(len(h1), np.bool_)] if name == "claim" else []
-    return getattr(COMPILED, name)(words, h1, h2, params, *more)
+    return getattr(COMPILED, name)(words, h1, h2, params)
 
 
 def params_of(
@@ -68,22 +67,9 @@ def test_sizes_that_do_not_fit(num_words: int, sizes: tuple[Any, ...], match: st
 @pytest.mark.parametrize("name", [*KERNELS, "contains_any"])
 def test_halves_of_different_length(name: str) -> None:
     words = np.zeros(8, dtype=np.uint64)
-    for h1, h2 in ((HALVES, HALVES[:2]), (HALVES[:0], HALVES), (HALVES[:2], HALVES)):
+    for h1, h2 in ((HALVES, HALVES[:2]), (HALVES[:1], HALVES), (HALVES[:2], HALVES)):
         with pytest.raises(ValueError, match="h1 and h2 differ in length"):
             call(name, [words] if name == "contains_any" else words, h1, h2, params_of())
-    assert not words.any()
-
-
-@needs_compiled
-def test_meeting_of_other_keys() -> None:
-    """Which keys may meet is told of as many as there are, as a bool array."""
-    words, params = np.zeros(8, dtype=np.uint64), params_of()
-    for length in (0, 2, 4):
-        with pytest.raises(ValueError, match=f"meeting is of {length} keys, and there are 3"):
-            COMPILED.claim(words, HALVES, HALVES, params, np.ones(length, np.bool_))
-    for wrong in (None, [True] * 3, np.ones((3, 1), np.bool_), np.ones(6, np.bool_)[::2]):
-        with pytest.raises(REFUSALS):
-            COMPILED.claim(words, HALVES, HALVES, params, wrong)  # type: ignore[arg-type]
     assert not words.any()
 
 
@@ -143,7 +129,7 @@ def test_one_wrong_array_of_several(arrays: list[Any]) -> None:
 def test_read_only_arrays(engine: Engine) -> None:
     """What is mapped for reading is read; writing to it is an error, not a signal."""
     params, words = params_of(), np.zeros(8, dtype=np.uint64)
-    claimed = claim(engine, words, HALVES, HALVES, params)
+    claimed = engine.claim(words, HALVES, HALVES, params)
     words.setflags(write=False)
     one = engine.OneKey(words, np.zeros(4, dtype=np.uint64), params, coerce_one)
     with pytest.raises((ValueError, TypeError), match="read-only"):
@@ -154,13 +140,13 @@ def test_read_only_arrays(engine: Engine) -> None:
         one.add("a")
     assert one.contains("a") is False
     assert not engine.contains(words, HALVES, HALVES, params).any()
-    assert claim(engine, words, HALVES, HALVES, params).new.any()
+    assert engine.claim(words, HALVES, HALVES, params).new.any()
     assert engine.count_set(words) == 0
 
 
 @needs_compiled
 def test_claims_of_another_array() -> None:
-    claimed = claim(COMPILED, empty_words(params_of()), HALVES, HALVES, params_of())
+    claimed = COMPILED.claim(empty_words(params_of()), HALVES, HALVES, params_of())
     for num_words in (0, 7, 9, 16):
         with pytest.raises(ValueError, match="the claim is of an array of 8 words, this one has"):
             COMPILED.commit(np.zeros(num_words, dtype=np.uint64), claimed)
@@ -204,9 +190,7 @@ def test_spans_outside_their_buffer(key_hash: KeyHash, starts: list[int], ends: 
     octets = octets_of(b"abcdef")
     for dtype in ("i8",) if (starts, ends) in WIDE else ("i4", "i8"):
         batch = PackedKeys(octets, np.array(starts, dtype=dtype), np.array(ends, dtype=dtype))
-        with pytest.raises(
-            ValueError, match=rf"key {len(starts) - 1} is bytes .* of a buffer of 6"
-        ):
+        with pytest.raises(ValueError, match=f"key {len(starts) - 1} lies outside its buffer"):
             COMPILED.hash_keys(batch, key_hash)
 
 
@@ -245,10 +229,10 @@ def test_views_outside_their_buffers(key_hash: KeyHash, wrong: bytes) -> None:
     good = view(13, 0, 7)
     for views, place in ((wrong, 0), (good + wrong, 1)):
         batch = ViewKeys(octets_of(views).reshape(-1, 16), [octets_of(b"x" * 20)])
-        with pytest.raises(ValueError, match=f"key {place} is a view that points past its buffer"):
+        with pytest.raises(ValueError, match=f"key {place} lies outside its buffer"):
             COMPILED.hash_keys(batch, key_hash)
     batch = ViewKeys(octets_of(good).reshape(-1, 16), [])
-    with pytest.raises(ValueError, match="past its buffer"):
+    with pytest.raises(ValueError, match="outside its buffer"):
         COMPILED.hash_keys(batch, key_hash)
     for shape in ((1, 8), (2, 4)):
         with pytest.raises(ValueError, match="views of shape"):

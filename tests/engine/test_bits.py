@@ -7,7 +7,7 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from kernels import ALL_ENGINES, NUMPY, Engine, claim, each_engine, every_engine
+from kernels import ALL_ENGINES, NUMPY, Engine, each_engine, every_engine
 from large_arrays import set_words, zero_words
 from naive import LAYOUTS, G, Hash, OneByOne, crowd, empty_words, scenes, split
 
@@ -44,7 +44,7 @@ def test_batches_answer_as_one_by_one(scene: Scene) -> None:
         for engine, (words, others) in zip(ALL_ENGINES, arrays, strict=True):
             before = words.copy()
             assert said(engine.contains(words, *halves, params)) == found, engine
-            claimed = claim(engine, words, *halves, params)
+            claimed = engine.claim(words, *halves, params)
             assert said(claimed.new) == new, engine
             assert claimed.num_new == sum(new)
             check_updates(claimed)
@@ -89,8 +89,8 @@ def test_claim_in_parts_answers_as_in_one(scene: Scene, size: int) -> None:
     words[0] = 0b1011  # and some bits are set for good already
     naive.held = {0, 1, 3}
     batch = [key for batch in batches for key in batch]
-    with mock.patch.object(_numpy, "CHUNK_KEYS", size):
-        claimed = claim(NUMPY, words, *split(batch), params)
+    with mock.patch("mmbloom._engine.reference.hash.PIECE_KEYS", size):
+        claimed = NUMPY.claim(words, *split(batch), params)
     check_updates(claimed)
     assert claimed.new.tolist() == [naive.add(key) for key in batch]
     assert int(words[0]) == 0b1011
@@ -107,7 +107,7 @@ def test_order_of_commits_is_free(engine: Engine, scene: Scene, random: Random) 
     """
     params, batches = scene
     naive, words = OneByOne(params), empty_words(params)
-    claims = [claim(engine, words, *split(batch), params) for batch in batches] * 2
+    claims = [engine.claim(words, *split(batch), params) for batch in batches] * 2
     random.shuffle(claims)
     for number, claimed in enumerate(claims):
         if isinstance(claimed, _numpy.Claimed):
@@ -129,12 +129,12 @@ def test_a_batch_of_one_key_many_times(
     """The first is new, and the others are not, whether they are added or claimed."""
     params, key = FilterParams(10, 0.1, layout, 2560, num_hashes), (seed, seed * 2**31 + 1)
     words, others, same = empty_words(params), empty_words(params), split([key] * 5000)
-    claimed = claim(engine, words, *same, params)
+    claimed = engine.claim(words, *same, params)
     assert np.flatnonzero(claimed.new).tolist() == [0]
     assert not words.any()
     expected = len(OneByOne(params).positions(key))
     assert engine.commit(words, claimed) == expected
-    assert not claim(engine, words, *same, params).new.any()
+    assert not engine.claim(words, *same, params).new.any()
     new, newly_set = engine.add(others, *same, params)
     assert (np.flatnonzero(new).tolist(), newly_set) == ([0], expected)
     assert (others == words).all()
@@ -146,7 +146,7 @@ def test_full_filter_has_nothing_new(engine: Engine, layout: Layout) -> None:
     params = FilterParams(10, 0.1, layout, 512, 5)
     words = np.full(8, 2**64 - 1, dtype=np.uint64)
     h1 = h2 = np.arange(100, dtype=np.uint64) * np.uint64(G)
-    claimed = claim(engine, words, h1, h2, params)
+    claimed = engine.claim(words, h1, h2, params)
     assert not claimed.new.any()
     assert engine.commit(words, claimed) == 0
     new, newly_set = engine.add(words, h1, h2, params)
@@ -160,7 +160,7 @@ def test_empty_batch(engine: Engine, layout: Layout) -> None:
     """No keys, no answers, no change; with a claim of none an array has what it has."""
     params, some = FilterParams(10, 0.1, layout, 512, 5), split([(1, 2), (3, 4)])
     words, none = empty_words(params), np.zeros(0, dtype=np.uint64)
-    claimed = claim(engine, words, none, none, params)
+    claimed = engine.claim(words, none, none, params)
     assert not engine.contains_with(words, claimed, *some, params).any()
     assert said(engine.contains_with(words, claimed, none, none, params)) == []
     assert (said(claimed.new), engine.commit(words, claimed)) == ([], 0)
@@ -182,7 +182,7 @@ def test_positions_beyond_32_bits(engine: Engine, seed: int, layout: Layout, num
     keys = [*zip(*(half.tolist() for half in crowd(np.random.default_rng(seed), 500)), strict=True)]
     edges = [(0, 0), (2**64 - 1, 2**64 - 1), (num_bits - 1, 0)]
     naive, batch = OneByOne(params), [*keys[:250], *edges]
-    claimed = claim(engine, words, *split(batch), params)
+    claimed = engine.claim(words, *split(batch), params)
     assert claimed.new.tolist() == [naive.add(key) for key in batch]
     assert engine.commit(words, claimed) == len(naive.held)
     assert max(naive.held) > num_bits - 512
@@ -213,7 +213,7 @@ def test_claim_of_many_keys(engine: Engine, seed: int, layout: Layout) -> None:
     h1 = np.random.default_rng(seed).integers(0, 2**64, n, np.uint64)
     h1[-(n // 2) :] = h1[: n // 2]  # the second half is the first again
     words, other = empty_words(params), empty_words(params)
-    claimed = claim(engine, words, h1, h1, params)
+    claimed = engine.claim(words, h1, h1, params)
     assert not words.any()
     assert not claimed.new[-(n // 2) :].any()
     assert claimed.new[0]

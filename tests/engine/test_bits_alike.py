@@ -8,12 +8,11 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from kernels import ALL_ENGINES, COMPILED, NUMPY, OF_EACH_KIND, Engine, claim, needs_compiled
+from kernels import ALL_ENGINES, COMPILED, NUMPY, OF_EACH_KIND, Engine, needs_compiled
 from naive import LAYOUTS, crowd, empty_words, random_words, step_of
 
 from mmbloom import _engine
 from mmbloom._system.typing import Words
-from mmbloom.format.positions import positions_of_all
 from mmbloom.sizing import FilterParams, Layout
 
 pytestmark = needs_compiled
@@ -76,7 +75,7 @@ def check_alike(params: FilterParams, before: Words, sizes: tuple[int, ...], see
         said = []
         for engine, array in zip(ALL_ENGINES, arrays, strict=True):
             there, added_to = array.copy(), array.copy()
-            claimed = claim(engine, array, *halves, params)
+            claimed = engine.claim(array, *halves, params)
             found = engine.contains(array, *asked, params)
             with_it = engine.contains_with(array, claimed, *asked, params)
             in_any = engine.contains_any([array, array[::-1].copy()], *asked, params)
@@ -169,45 +168,20 @@ def test_remainder_without_division(h1: int, h2: int, num_words: int) -> None:
 SIZES = [(1, 640_000), (1, 1600), (1, 64), (3, 640_000), (3, 6400), (3, 64), (8, 64)]
 
 
-def sharing(h1: Words, params: FilterParams) -> list[bool]:
-    """Compare the blocks of each key with those of all others."""
-    columns = (positions_of_all(h1, h1, params) // np.uint64(512)).T.tolist()
-    held = [set(column) for column in columns]
-    count: dict[int, int] = {}
-    for blocks in held:
-        for block in blocks:
-            count[block] = count.get(block, 0) + 1
-    return [any(count[block] > 1 for block in blocks) for blocks in held]
-
-
 @pytest.mark.parametrize(("blocks", "num_blocks"), SIZES)
 @pytest.mark.parametrize("n", [0, 1, 2, 3000, 70_000])
-def test_meeting(blocks: int, num_blocks: int, n: int, seed: int) -> None:
-    """The reference names exactly the keys that share a block with another one.
-
-    The compiled engine names all of these, and where few do, few others.
-    """
+def test_keys_that_meet_in_a_block(blocks: int, num_blocks: int, n: int, seed: int) -> None:
+    """Whether few keys share a block or all do: a claim is what adding them would answer."""
     params = FilterParams(100, 0.01, "blocked", 512 * num_blocks, 2 * blocks, 0, "siphash", blocks)
-    chance, others = np.random.default_rng(seed), 0
-    draws = 1 + 3000 // max(1, n)  # of few keys all can be others, now and then: the share counts
-    for _ in range(draws):
-        h1 = chance.integers(0, 2**64, n, np.uint64)
-        h1[::9] = h1[:1]
-        theirs, ours = NUMPY.meeting(h1, params), COMPILED.meeting(h1, params)
-        if n <= 3000:
-            assert theirs.tolist() == sharing(h1, params)
-        assert ours.dtype == np.bool_
-        assert not (theirs & ~ours).any()
-        others += int(np.count_nonzero(ours & ~theirs))
-        if n * blocks > 2 * num_blocks:
-            assert ours.all()
-    if n * blocks < num_blocks:
-        assert others <= draws * n // 10
-
-
-@pytest.mark.parametrize("engine", ALL_ENGINES, ids=repr)
-def test_meeting_in_the_standard_layout(engine: Engine) -> None:
-    """There all keys may hold any position."""
-    params = FilterParams(100, 0.01, "standard", 960, 7)
-    assert engine.meeting(np.arange(5, dtype=np.uint64), params).tolist() == [True] * 5
-    assert engine.meeting(np.zeros(0, np.uint64), params).shape == (0,)
+    h1, h2 = np.random.default_rng(seed).integers(0, 2**64, (2, n), np.uint64)
+    h1[::9] = h1[:1]
+    h2[::27] = h2[:1]
+    words = np.zeros(8 * num_blocks, np.uint64)
+    added, newly_set = COMPILED.add(words, h1, h2, params)
+    for engine in ALL_ENGINES:
+        claimed_in = np.zeros(8 * num_blocks, np.uint64)
+        claimed = engine.claim(claimed_in, h1, h2, params)
+        assert not claimed_in.any()
+        assert (claimed.new == added).all(), engine
+        assert engine.commit(claimed_in, claimed) == newly_set, engine
+        assert (claimed_in == words).all(), engine

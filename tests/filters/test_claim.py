@@ -80,8 +80,8 @@ def test_claim_in_small_chunks_is_add_many(
         BloomFilter.create(folder / "two", **options) as two,
         pytest.MonkeyPatch.context() as patch,
     ):
-        for place in ("mmbloom._engine.CHUNK_KEYS", "mmbloom._engine.reference.bits.CHUNK_KEYS"):
-            patch.setattr(place, step)
+        patch.setattr("mmbloom._engine.CHUNK_KEYS", step)
+        patch.setattr("mmbloom._engine.reference.hash.PIECE_KEYS", step)
         for batch in batches:
             with one.claim(batch) as new:
                 answer = new.tolist()

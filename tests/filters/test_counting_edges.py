@@ -22,7 +22,7 @@ from mmbloom import (
     copy,
     verify,
 )
-from mmbloom._system.typing import HashHalves
+from mmbloom._engine.key_batch import KeyBatch
 from mmbloom.sizing import Layout
 
 
@@ -41,6 +41,7 @@ def test_batch_query_while_others_remove(
     path: str, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is removed and added before each chunk is tested: a key that stays is found."""
+    monkeypatch.setattr(_engine, "CHUNK_KEYS", 1 << 14)
     keys = np.arange(4 * _engine.CHUNK_KEYS + 5)
     stays = keys % 3 == 0
     CountingBloomFilter.create(path, 2 * len(keys), 1e-6, seed=1).close()
@@ -51,10 +52,10 @@ def test_batch_query_while_others_remove(
         seen.add_many(keys)
         test, lock, change = seen._shelf.find, Lock(), cycle([other.remove_many, other.add_many])
 
-        def watched(hashes: HashHalves) -> Any:
+        def watched(chunk: KeyBatch) -> Any:
             with lock:
                 next(change)(keys[~stays])
-            return test(hashes)
+            return test(chunk)
 
         monkeypatch.setattr(seen._shelf, "find", watched)
         found = seen.contains_many(keys)

@@ -171,7 +171,7 @@ def test_equal_hashes_are_told_apart(make: Make, monkeypatch: pytest.MonkeyPatch
     hashed = [forms.hashed([key], forms.SIPHASH)[0] for key in (one, other)]
     monkeypatch.setattr(
         "mmbloom._engine.hash_keys",
-        lambda piece, key_hash: tuple(  # noqa: ARG005  every key has the first one's hash
+        lambda piece, *_: tuple(  # every key has the first one's hash
             np.full(len(piece), half, np.uint64) for half in hashed[0]
         ),
     )

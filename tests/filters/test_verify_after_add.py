@@ -17,6 +17,7 @@ from unions import make
 from workers import running
 
 from mmbloom import BloomFilter, LostBitsError, _engine
+from mmbloom._engine.key_batch import HashedKeys
 from mmbloom._system.typing import Words
 from mmbloom.logs.dedup import dedup
 from mmbloom.logs.lines import LineWriter, read_chunks
@@ -186,16 +187,16 @@ def test_each_key_is_looked_for_once(path: str, monkeypatch: pytest.MonkeyPatch)
     """The price is one query for each key added, new or not."""
     asked, contains = [], _engine.contains
 
-    def count(words: Words, h1: Words, *rest: Any) -> Any:
-        asked.append(len(h1))
-        return contains(words, h1, *rest)
+    def count(words: Words, keys: HashedKeys, *rest: Any) -> Any:
+        asked.append(len(keys))
+        return contains(words, keys, *rest)
 
     monkeypatch.setattr(_engine, "contains", count)
     with BloomFilter.create(path, 100_000, verify_after_add=True) as seen:
         one = watch(seen, drops=False)
-        for way, expected in ((seen.add_many, [16_384, 3616]), (seen.update, [16_384, 3616])):
+        for way in (seen.add_many, seen.update):
             way(range(20_000))
-            assert asked == expected
+            assert sum(asked) == 20_000
             asked.clear()
         with seen.claim(range(100)):
             assert asked == []

@@ -11,30 +11,28 @@ import numpy.typing as npt
 import pytest
 from forms import HASHES
 
-from mmbloom._engine.key_batch import KeyBatch
+from mmbloom._engine.key_batch import HashedKeys, KeyBatch
 from mmbloom._system.typing import Bools, HashHalves, Indices, Octets, Offsets, Words
 from mmbloom.sizing import FilterParams
-from mmbloom.sizing.params import KeyHash
 
 
 class Engine(NamedTuple):
     """The names that every engine has."""
 
     name: str
-    chunk_keys: Callable[..., int]
     contains: Callable[..., Bools]
     contains_any: Callable[[list[Words], Words, Words, FilterParams], Bools]
+    arrange: Callable[..., Any]
     add: Callable[..., tuple[Bools, int]]
     counted_contains: Callable[..., Bools]
     increment: Callable[..., tuple[Bools, int]]
     decrement: Callable[..., tuple[Bools, int]]
-    meeting: Callable[[Words, FilterParams], Bools]
-    claim: Callable[[Words, Words, Words, FilterParams, Bools], Any]
+    claim: Callable[[Words, Words, Words, FilterParams], Any]
     commit: Callable[[Words, Any], int]
     contains_with: Callable[[Words, Any, Words, Words, FilterParams], Bools]
     count_set: Callable[[Words], int]
     OneKey: Callable[[Words, Words, FilterParams, Callable[[Any], bytes]], Any]
-    hash_keys: Callable[[KeyBatch, KeyHash], HashHalves]
+    hash_keys: Callable[..., HashHalves]
     siphash: Callable[..., tuple[int, int]]
     plain: Callable[[list[Any]], bool]
     first_unencodable: Callable[[npt.NDArray[Any]], int]
@@ -61,11 +59,25 @@ MODULES = ("_arrays", "vectors", *PARTS)  # what is built: Cython writes the fir
 
 def _load(name: str, folder: str, parts: tuple[str, ...]) -> Engine:
     modules = [import_module(f"mmbloom._engine.{folder}.{part}") for part in parts]
-    kernels = (
-        next(getattr(module, kernel) for module in modules if hasattr(module, kernel))
+    kernels = {
+        kernel: next(getattr(module, kernel) for module in modules if hasattr(module, kernel))
         for kernel in Engine._fields[1:]
-    )
-    return Engine(name, *kernels)
+    }
+    for kernel in ("contains", "counted_contains"):
+        kernels[kernel] = _of_hashes(kernels[kernel])
+    return Engine(name, **kernels)
+
+
+def _of_hashes(contains: Callable[..., Bools]) -> Callable[..., Bools]:
+    """Ask for hash halves, as the other kernels are called; a batch of keys as it is."""
+
+    @wraps(contains)
+    def of(words: Words, *rest: Any) -> Bools:
+        if isinstance(rest[0], np.ndarray):
+            rest = HashedKeys(rest[0], rest[1]), *rest[2:]
+        return contains(words, *rest)
+
+    return of
 
 
 NUMPY = _load("numpy", "reference", REFERENCE)
@@ -113,7 +125,3 @@ each_hash = pytest.mark.parametrize("key_hash", HASHES, ids=lambda key_hash: key
 each_engine = pytest.mark.parametrize("engine", ENGINES, ids=repr)
 each_kind = pytest.mark.parametrize("engine", OF_EACH_KIND, ids=repr)
 every_engine = pytest.mark.parametrize("engine", ALL_ENGINES, ids=repr)
-
-
-def claim(engine: Engine, words: Words, h1: Words, h2: Words, params: FilterParams) -> Any:
-    return engine.claim(words, h1, h2, params, engine.meeting(h1, params))

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from mmbloom import BloomFilter, KeyEncodingError, KeyTypeError
 from mmbloom._engine import hash_keys
 from mmbloom._engine.key_batch import IntegerKeys, RowKeys
+from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import batches, coerce, coerce_one
 
 
@@ -345,3 +346,19 @@ def test_batches_count_positions_in_the_whole() -> None:
     with pytest.raises(KeyTypeError) as caught:
         next(pieces)
     assert caught.value.position == 20_000
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        *(([], []), ([0], []), ([1], [1]), ([10], [10])),
+        *(([11], [6, 5]), ([20], [10, 10]), ([21, 0, 3], [7, 7, 7, 3])),
+    ],
+)
+def test_chunks_of_a_part_have_one_size(sizes: list[int], expected: list[int]) -> None:
+    """None is larger than asked for, and the last is not much smaller than the others."""
+    parts = [IntegerKeys(np.arange(size)) for size in sizes]
+    chunks: list[Any] = [*Batch([*parts], sum(sizes)).cut(10)]
+    assert [*map(len, chunks)] == expected
+    given, cut = ([key for part in each for key in part.items.tolist()] for each in (parts, chunks))
+    assert cut == given

@@ -101,10 +101,10 @@ def test_kill_amid_the_bits_leaves_a_valid_filter(
             kill_self("amid the bits")
 
         def add_some(
-            words: Words, h1: Words, h2: Words, params: FilterParams, threads: int = 1
+            words: Words, h1: Words, h2: Words, params: FilterParams, order: object = None
         ) -> tuple[npt.NDArray[np.bool_], int]:
             whole = words.copy()
-            answer = add(whole, h1, h2, params, threads)
+            answer = add(whole, h1, h2, params, order)
             set_some(words, whole)
             return answer
 

@@ -260,8 +260,11 @@ def test_every_key_is_new_exactly_once(
         os.unlink(path)
 
 
-def test_claim_of_many_chunks_is_one_batch(path: str, seed: int) -> None:
+def test_claim_of_many_chunks_is_one_batch(
+    path: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Law 7: duplicates far apart in one claim are new once, as adding one by one would say."""
+    monkeypatch.setattr(_engine, "CHUNK_KEYS", 1 << 14)
     count = 3 * _engine.CHUNK_KEYS
     order = np.random.default_rng(seed).permutation(np.tile(np.arange(count), 2))
     first = np.zeros(2 * count, dtype=np.bool_)

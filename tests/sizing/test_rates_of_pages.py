@@ -73,11 +73,13 @@ def test_measured_rate(rate: float, blocks: int, bound: float, name: HashName) -
 def test_counted_rate(num_hashes: int, blocks: int, keys_in_page: int, name: HashName) -> None:
     """Past its plan, where a million absent ints tell, the rate is the model's: bits are random."""
     pages = 100
-    params = FilterParams(1, 0.1, "blocked", 32768 * pages, num_hashes, blocks_per_key=blocks)
+    num_bits = 32768 * pages
+    params = FilterParams(1, 0.1, "blocked", num_bits, num_hashes, 7, name, blocks_per_key=blocks)
     keys = keys_in_page * pages
     words = filled(params, keys, name)
     asked = 1_000_000
-    found = _engine.contains(words, *hashes_of(range(10**9, 10**9 + asked), name), params).sum()
+    absent = IntegerKeys(np.arange(10**9, 10**9 + asked))
+    found = _engine.contains(words, absent, params).sum()
     model = params.rate_with(keys)
     print(f"k = {num_hashes}, b = {blocks}, {name}: {found} found, {model * asked:.5g} expected")
     assert model * asked > 500

@@ -1,6 +1,8 @@
 """Batches on several threads: the answers of one, errors to the caller, and no thread left."""
 
+import mmap
 import os
+import resource
 import shutil
 import threading
 import time
@@ -8,10 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import has
 import numpy as np
 import pytest
-from checks import array_of, check_same_filter, in_thread
-from workers import in_child
+from checks import array_of, check_same_filter
+from kernels import needs_compiled
+from workers import PATIENCE, in_child
 
 from mmbloom import (
     BloomFilter,
@@ -27,10 +31,11 @@ from mmbloom import (
 )
 from mmbloom._engine.key_batch import HashedKeys
 from mmbloom._keys.batch import Batch
-from mmbloom._system.threads import ReadAhead, in_order
+from mmbloom._system.threads import start
 
 Create = Callable[..., BloomFilter]
-MANY = 5 * _engine.CHUNK_KEYS + 77  # enough for threads, and no multiple of a piece
+FEW = 1 << 15  # keys of a thread at least
+MANY = 5 * FEW + 77  # enough for threads, and no multiple of what one takes
 THREADS = [1, 2, 3, 8]
 
 
@@ -59,30 +64,26 @@ FORMS: dict[str, Callable[[list[bytes]], Any]] = {
 }
 
 
-def in_large_chunks(patch: pytest.MonkeyPatch) -> None:
-
-    def half(_params: object, keys: int, _width: int = 1) -> int:
-        return max(-(-keys // 2), _engine.CHUNK_KEYS)
-
-    patch.setattr(_engine, "chunk_keys", half)
+def in_small_chunks(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(_engine, "CHUNK_KEYS", FEW)
 
 
-def with_small_and_large_chunks(patch: pytest.MonkeyPatch) -> Iterator[int]:
+def with_large_and_small_chunks(patch: pytest.MonkeyPatch) -> Iterator[int]:
     yield 0
-    in_large_chunks(patch)
+    in_small_chunks(patch)
     yield 1
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter, GrowingFilter, RotatingFilter])
-def test_large_chunks_change_nothing(
+def test_small_chunks_change_nothing(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch, kind: Any, form: str
 ) -> None:
-    """The answers and the keys that are there, excluded ones too, are those of small chunks."""
+    """The answers and the keys that are there, excluded ones too, are those of one call."""
     keys = FORMS[form](repeating(seed))
     options = {"nulls": "skip"} if form == "skipped" else {}
     said = []
-    for number in with_small_and_large_chunks(monkeypatch):
+    for number in with_large_and_small_chunks(monkeypatch):
         with made(kind, tmp_path / f"{number}") as seen:
             excluded = next(key for key in keys if key is not None)
             seen.exclusions.add(excluded)
@@ -100,14 +101,12 @@ def test_large_chunks_change_nothing(
 
 
 @pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter])
-def test_large_chunks_without_a_hit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
-) -> None:
-    """Exclusions are checked where a key is found, and only there, as with small chunks."""
+def test_chunks_without_a_hit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
+    """Exclusions are checked where a key is found, and only there, whatever the chunks."""
     keys = np.arange(MANY)
     with made(kind, tmp_path / "seen") as seen:
         (tmp_path / "seen.exclusions").write_bytes(b"\xff damaged")
-        for _ in with_small_and_large_chunks(monkeypatch):
+        for _ in with_large_and_small_chunks(monkeypatch):
             assert not seen.contains_many(keys).any()
 
 
@@ -118,23 +117,23 @@ def made(kind: Any, path: Path) -> Any:
     return kind.create(path, MANY // 5 if kind is GrowingFilter else MANY, seed=1)
 
 
-def test_large_chunks_of_hashes(create: Create, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hashes are answered alike in large chunks, which are copies of the caller's arrays."""
+def test_chunks_of_hashes(create: Create, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashes are answered alike, and are copied: the caller's arrays may change meanwhile."""
     h1, h2 = np.random.default_rng(seed).integers(0, 2**64, (2, MANY), np.uint64)
     said = []
-    for number in with_small_and_large_chunks(monkeypatch):
+    for number in with_large_and_small_chunks(monkeypatch):
         with create(MANY, 0.01, seed=1, name=f"{number}") as seen:
             new = seen.add_hashes(h1, h2).tolist()
             said.append([new, seen.contains_hashes(h1[::-1], h2[::-1]).tolist()])
-            batch = Batch([HashedKeys(h1, h2)], MANY)
-            (chunk,) = batch.hashed(seen.params.key_hash, 2, size=MANY)
-            assert not np.shares_memory(chunk.hashes[0], h1)
+            copied = _engine.hash_keys(HashedKeys(h1, h2), seen.params.key_hash, 2)
+            np.testing.assert_array_equal(copied, [h1, h2])
+            assert not np.shares_memory(copied[0], h1)
     assert said[0] == said[1]
 
 
 def test_a_large_batch_that_does_not_fit(create: Create, monkeypatch: pytest.MonkeyPatch) -> None:
     """With on_full="raise" the error counts the first keys that fit; none is added."""
-    in_large_chunks(monkeypatch)
+    in_small_chunks(monkeypatch)
     with create(MANY // 2, 1e-6, seed=1, on_full="raise") as seen:
         before = array_of(seen.path)
         with pytest.raises(FilterFullError) as caught:
@@ -173,23 +172,52 @@ def test_nulls_keep_their_places(create: Create, seed: int, threads: int) -> Non
     assert found == [key is not None for key in keys]
 
 
-def test_threads_are_used_and_bounded(create: Create, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large batch is hashed by other threads, at most so many; a small one by the caller."""
-    names: set[str] = set()
-    real = _engine.hash_keys
+@needs_compiled
+@pytest.mark.skipif(not has.PROC, reason="threads are counted in /proc")
+def test_threads_are_used_and_bounded(create: Create) -> None:
+    """A large batch has as many threads as asked for, a small one the caller's alone."""
+    seen, ended, most = create(MANY, threads=3), threading.Event(), [0]
+    keys = np.arange(1 << 20)
 
-    def watch(*args: Any) -> Any:
-        names.add(threading.current_thread().name)
-        return real(*args)
+    def count() -> None:
+        while not ended.is_set():
+            most[0] = max(most[0], len(os.listdir("/proc/self/task")))
 
-    monkeypatch.setattr(_engine, "hash_keys", watch)
-    seen = create(MANY, threads=3)
-    seen.add_many(np.arange(4 * _engine.CHUNK_KEYS - 1))
-    assert names == {threading.current_thread().name}
-    names.clear()
-    seen.contains_many(np.arange(4 * _engine.CHUNK_KEYS))
-    assert 1 <= len(names) <= 3
-    assert all(name.startswith("mmbloom") for name in names)
+    watcher = threading.Thread(target=count)
+    watcher.start()
+    try:
+        before = most[0] = len(os.listdir("/proc/self/task"))
+        for _ in range(300):
+            seen.contains_many(keys[: 2 * FEW - 1])
+        assert most[0] == before
+        deadline = time.monotonic() + PATIENCE
+        while most[0] < before + 2 and time.monotonic() < deadline:
+            seen.contains_many(keys)
+        assert most[0] == before + 2
+    finally:
+        ended.set()
+        watcher.join()
+
+
+@needs_compiled
+@pytest.mark.skipif(not has.PROC, reason="the size of the process is read in /proc")
+@pytest.mark.parametrize("way", WAYS)
+def test_no_thread_to_be_had(create: Create, seed: int, way: str) -> None:
+    """Where the system starts no more threads, the caller does all of the work."""
+    keys = np.random.default_rng(seed).integers(0, MANY, MANY)
+    expected = WAYS[way](create(MANY, seed=1, threads=1, name="one"), keys)
+    several = create(MANY, seed=1, threads=3, name="several")
+
+    def in_little_memory() -> bool:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        most = pages * mmap.PAGESIZE + (6 << 20)  # less than the stack of a thread
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        # Those that have ended have left their stacks for others.
+        while start(threading.Thread(target=threading.Event().wait, daemon=True)):
+            pass
+        return bool(WAYS[way](several, keys) == expected)
+
+    assert in_child(in_little_memory)
 
 
 def truncate(seen: BloomFilter) -> None:
@@ -219,20 +247,21 @@ def test_what_happens_during_a_batch_reaches_the_caller(
     threads: int,
     way: str,
 ) -> None:
-    seen, pieces, real = create(10**6, threads=threads), [0], _engine.hash_keys
-    lock, running = threading.Lock(), threading.active_count()
+    seen, chunks, real = create(10**6, threads=threads), [0], Batch.cut
+    running = threading.active_count()
 
-    def hash_keys(*args: Any) -> Any:
-        with lock:
-            pieces[0] += 1
-            if pieces[0] == 3:
+    def cut(batch: Batch) -> Iterator[Any]:
+        for chunk in real(batch):
+            chunks[0] += 1
+            if chunks[0] == 3:
                 happen(seen)
-        return real(*args)
+            yield chunk
 
-    monkeypatch.setattr(_engine, "hash_keys", hash_keys)
+    in_small_chunks(monkeypatch)
+    monkeypatch.setattr(Batch, "cut", cut)
     with pytest.raises(error):
         (WAYS | {"contains_many": BloomFilter.contains_many})[way](seen, np.arange(MANY))
-    assert pieces[0] >= 3
+    assert chunks[0] >= 3
     assert threading.active_count() == running
     seen.close()
 
@@ -272,73 +301,3 @@ def test_fork_while_threads_work(create: Create, seed: int) -> None:
         worker.join()
     assert seen.contains_many(keys).all()
     assert seen.contains_many(np.arange(10 * MANY) + 2**62).all()
-
-
-@pytest.mark.parametrize("threads", THREADS)
-def test_in_order(threads: int) -> None:
-    """Results come in the order of the items, whatever takes longest; as `map` does."""
-
-    def work(item: int) -> int:
-        time.sleep(0.001 * (item % 3))
-        return -item
-
-    assert list(in_order(work, range(50), threads)) == [-item for item in range(50)]
-    assert list(in_order(work, [], threads)) == []
-
-
-@pytest.mark.parametrize("allowed", [0, 1, 2])
-def test_threads_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
-    """If no more threads can be started, the existing ones and the caller do the work."""
-    begun, start = list[threading.Thread](), threading.Thread.start
-
-    def start_some(thread: threading.Thread) -> None:
-        if len(begun) == allowed:
-            raise RuntimeError("can't start new thread")
-        begun.append(thread)
-        start(thread)
-
-    def work(item: int) -> int:
-        time.sleep(0.001)  # no thread is free when the next one is wanted
-        return -item
-
-    monkeypatch.setattr(threading.Thread, "start", start_some)
-    assert list(in_order(work, range(20), 3)) == [-item for item in range(20)]
-    assert len(begun) <= allowed
-    assert not any(thread.is_alive() for thread in begun)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_in_order_takes_few_items_ahead(threads: int) -> None:
-    """Items are taken as results are asked for, a few ahead, never all (law 17)."""
-    taken: list[int] = []
-
-    def items() -> Iterator[int]:
-        for item in range(1000):
-            taken.append(item)
-            yield item
-
-    results = in_order(abs, items(), threads)
-    for asked in range(1, 20):
-        next(results)
-        assert len(taken) <= asked + threads + 1
-    running = threading.active_count()
-    results.close()  # type: ignore[attr-defined]
-    assert threading.active_count() <= running
-    assert len(taken) < 50
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_error_in_order(threads: int) -> None:
-    """An error comes in its place, after the results before it, and ends all threads."""
-
-    def work(item: int) -> int:
-        if item == 7:
-            raise ZeroDivisionError
-        return item
-
-    results, running = in_order(work, range(100), threads), threading.active_count()
-    assert [next(results) for _ in range(7)] == list(range(7))
-    with pytest.raises(ZeroDivisionError):
-        next(results)
-    assert threading.active_count() == running
-    assert in_thread(lambda: list(ReadAhead(in_order(abs, [1], threads)))) == [1]

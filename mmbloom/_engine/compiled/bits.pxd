@@ -9,7 +9,12 @@ from mmbloom._engine.compiled.regions cimport Kernel
 
 cdef tuple run(
     Kernel kernel, const uint64_t *words, const uint64_t[::1] h1, const uint64_t[::1] h2,
-    const Shape *shape, int width, int threads,
+    const Shape *shape, order,
+)
+
+cdef object ask(
+    Kernel kernel, const uint64_t *words, const Shape *shape, int width, keys, key_hash,
+    int threads,
 )
 
 cdef uint64_t find(

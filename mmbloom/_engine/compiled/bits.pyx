@@ -9,35 +9,39 @@ its arguments' bounds. All loops run without the interpreter.
 
 import numpy as np
 
-from mmbloom._engine.key_batch import CHUNK_KEYS
+from mmbloom._engine.compiled.hash import hash_keys
 from mmbloom.format import header
 
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free
 
 from mmbloom._engine.compiled.blocks cimport (
     BLOCK_LOOPS, BlockLoops, MAX_HASHES, Shape, block_of, page_of, popcount, prefetch,
 )
 from mmbloom._engine.compiled.overlay cimport (
-    Overlay, begin, claim_in_blocks, claim_standard, commit_all, find_meeting, find_with,
+    Overlay, begin, claim_in_blocks, claim_standard, commit_all, find_with,
     hold_noted, in_blocks, release,
 )
 from mmbloom._engine.compiled.positions cimport (
     GROUP, length_of, positions_of, positions_of_group, shape_of,
 )
-from mmbloom._engine.compiled.regions cimport MOST_IN_REGIONS, Kernel, do_in_regions, in_regions
+from mmbloom._engine.compiled.regions cimport (
+    LARGE_TO_ASK, LARGE_TO_CHANGE, Kernel, Order, arrange_keys, in_regions, is_order_of,
+    work_in_order,
+)
+from mmbloom._engine.compiled.hash cimport look_up
 from mmbloom._engine.compiled.hashes cimport (
     Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
 )
 from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_key, spell
+from mmbloom._engine.compiled.threads cimport threads_for
 from mmbloom._engine.compiled.vectors cimport chosen
 
 
 cdef enum:
     FEW = 4  # bits, of which 15 of 16 absent keys lack one, if the array is just full
     BIT = 1  # the width of a position
-
-cdef uint64_t UNDONE = <uint64_t>-1
 
 
 # Places among the counters of a file.
@@ -53,46 +57,76 @@ cdef inline const BlockLoops *loops() noexcept nogil:
     return &BLOCK_LOOPS[chosen]
 
 
+cdef class Arranged:
+    """The order of a batch's keys by regions of an array; see `arrange`."""
+
+    cdef Order order
+
+    def __dealloc__(self):
+        free(self.order.o1)
+
+
+cdef Arranged arranged(
+    const uint64_t[::1] h1, const uint64_t[::1] h2, const Shape *shape, int width, int threads
+):
+    """Bring n keys into order; return None if there is no memory for it."""
+    cdef Arranged made = Arranged()
+    cdef bint done
+    with nogil:
+        done = arrange_keys(&made.order, &h1[0], &h2[0], h1.shape[0], shape, width, threads)
+    return made if done else None
+
+
+def arrange(const uint64_t[::1] h1, const uint64_t[::1] h2, params, int threads=1, int width=1):
+    """Bring n keys into order if that pays for a change; see `reference.bits.arrange`."""
+    cdef Shape shape = shape_of(params, params.num_bits // 64)
+    cdef Py_ssize_t n = length_of(h1, h2)
+    cdef int some = threads_for(n, threads)
+    if not in_regions(&shape, n, width, LARGE_TO_CHANGE // <uint64_t>some):
+        return None
+    return arranged(h1, h2, &shape, width, some)
+
+
 cdef tuple run(
     Kernel kernel, const uint64_t *words, const uint64_t[::1] h1, const uint64_t[::1] h2,
-    const Shape *shape, int width, int threads,
+    const Shape *shape, order,
 ):
     """Run a kernel on n keys; return the answers, a bool array, and the kernel's own result.
 
-    A large batch on a large array runs region after region, in several threads.
+    A batch that `arranged` has brought into order runs region after region, in several threads.
     """
     cdef Py_ssize_t n = length_of(h1, h2)
-    cdef uint64_t changed = UNDONE
+    cdef uint64_t changed = 0
+    cdef Arranged regions = order
     answers = np.empty(n, dtype=np.bool_)
     cdef uint8_t[::1] at = answers
-    if not n:
-        return answers, 0
-    with nogil:
-        if in_regions(shape, n, width):
-            changed = do_in_regions(
-                kernel, words, &h1[0], &h2[0], n, shape, &at[0], width, threads
-            )
-        if changed == UNDONE:  # also where there is no memory for the order: it can be without
-            changed = kernel(words, &h1[0], &h2[0], n, shape, &at[0])
+    if regions is not None and not is_order_of(&regions.order, n, shape):
+        raise ValueError(f"the order is not one of {n} keys for this array")
+    if n:
+        with nogil:
+            if regions is not None:
+                changed = work_in_order(&regions.order, kernel, words, &at[0])
+            else:
+                changed = kernel(words, &h1[0], &h2[0], n, shape, &at[0])
     return answers, changed
 
 
-def chunk_keys(params, Py_ssize_t num_keys, int width=1):
-    """Return how many keys of a batch to hand to a call; see `reference.bits.chunk_keys`."""
-    cdef Shape shape = shape_of(params, params.num_bits // 64)
-    cdef Py_ssize_t calls
-    if not in_regions(&shape, num_keys, width):
-        return CHUNK_KEYS
-    calls = (num_keys + MOST_IN_REGIONS - 1) // MOST_IN_REGIONS
-    return (num_keys + calls - 1) // calls  # all of one size: the last is worth ordering, too
-
-
-def contains(
-    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
+cdef object ask(
+    Kernel kernel, const uint64_t *words, const Shape *shape, int width, keys, key_hash,
+    int threads,
 ):
-    """Test n keys; see `reference.bits.contains`."""
+    """Run a kernel that changes nothing on the keys of a batch; return a bool array."""
+    cdef Py_ssize_t n = len(keys)
+    if not in_regions(shape, n, width, LARGE_TO_ASK * <uint64_t>threads_for(n, threads)):
+        return look_up(kernel, words, shape, keys, key_hash, threads)
+    h1, h2 = hash_keys(keys, key_hash, threads)
+    return run(kernel, words, h1, h2, shape, arranged(h1, h2, shape, width, threads))[0]
+
+
+def contains(const uint64_t[::1] words, keys, params, int threads=1):
+    """Test a batch; see `reference.bits.contains`."""
     cdef Shape shape = shape_of(params, words.shape[0])
-    return run(find, &words[0], h1, h2, &shape, BIT, threads)[0]
+    return ask(find, &words[0], &shape, BIT, keys, params.key_hash, threads)
 
 
 cdef uint64_t find(
@@ -182,12 +216,10 @@ cdef void find_in_any(
         first += some
 
 
-def add(
-    uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
-):
+def add(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, order=None):
     """Test and set n keys, one by one; see `reference.bits.add`."""
     cdef Shape shape = shape_of(params, words.shape[0])
-    return run(set_keys, &words[0], h1, h2, &shape, BIT, threads)
+    return run(set_keys, &words[0], h1, h2, &shape, order)
 
 
 cdef uint64_t set_keys(
@@ -226,21 +258,6 @@ cdef uint64_t set_standard(
     return newly_set
 
 
-def meeting(const uint64_t[::1] h1, params):
-    """Return which of n keys may share a block with another; see `reference.bits.meeting`."""
-    cdef Shape shape = shape_of(params, params.num_bits // 64)
-    cdef Py_ssize_t n = h1.shape[0]
-    cdef bint done = True
-    found = np.empty(n, dtype=np.bool_)
-    cdef uint8_t[::1] answers = found
-    if n:
-        with nogil:
-            done = find_meeting(&shape, &h1[0], n, &answers[0])
-    if not done:
-        raise MemoryError
-    return found
-
-
 cdef class Claimed:
     """The result of `claim`, before anything is set; see `reference.bits.Claimed`."""
 
@@ -261,16 +278,11 @@ cdef int check_claimed(Claimed claimed, Py_ssize_t num_words) except -1:
     return 0
 
 
-def claim(
-    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, meeting
-):
+def claim(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
     """Return which of n keys are new, and set nothing; see `reference.bits.claim`."""
     cdef Py_ssize_t i, num_new = 0, n = length_of(h1, h2)
     cdef Claimed claimed = Claimed()
     cdef bint done = True
-    cdef const uint8_t[::1] may_meet = meeting
-    if may_meet.shape[0] != n:
-        raise ValueError(f"meeting is of {may_meet.shape[0]} keys, and there are {n}")
     claimed.shape = shape_of(params, words.shape[0])
     claimed.new = np.empty(n, dtype=np.bool_)
     claimed.h1, claimed.h2 = h1, h2
@@ -280,7 +292,7 @@ def claim(
         claimed.overlay.h1, claimed.overlay.h2 = &h1[0], &h2[0]
         with nogil:
             done = begin(&claimed.overlay, n) and claim_keys(
-                &words[0], n, &claimed.overlay, &may_meet[0], &answers[0]
+                &words[0], n, &claimed.overlay, &answers[0]
             )
             if done:
                 for i in range(n):
@@ -292,10 +304,10 @@ def claim(
 
 
 cdef bint claim_keys(
-    const uint64_t *words, Py_ssize_t n, Overlay *overlay, const uint8_t *meeting, uint8_t *answers
+    const uint64_t *words, Py_ssize_t n, Overlay *overlay, uint8_t *answers
 ) noexcept nogil:
     if in_blocks(overlay.shape):
-        return claim_in_blocks(words, n, overlay, meeting, answers, loops())
+        return claim_in_blocks(words, n, overlay, answers, loops())
     find_standard(words, overlay.h1, overlay.h2, n, overlay.shape, answers)
     return claim_standard(words, n, overlay, answers)
 
@@ -307,7 +319,7 @@ def contains_with(
     """Test n keys as if a claim were committed; see `reference.bits.contains_with`."""
     cdef Shape shape = shape_of(params, words.shape[0])
     check_claimed(claimed, words.shape[0])
-    found = run(find, &words[0], h1, h2, &shape, BIT, 1)[0]
+    found = run(find, &words[0], h1, h2, &shape, None)[0]
     cdef uint8_t[::1] answers = found
     cdef Py_ssize_t n = answers.shape[0]
     cdef bint held

@@ -11,7 +11,7 @@ against the array. All loops run without the interpreter.
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from mmbloom._engine.compiled.bits cimport run
+from mmbloom._engine.compiled.bits cimport ask, run
 from mmbloom._engine.compiled.blocks cimport MAX_HASHES, Shape
 from mmbloom._engine.compiled.positions cimport positions_of, shape_of
 
@@ -87,12 +87,10 @@ cdef inline void enqueue(
         positions_of(shape, h1[j], h2[j], octets, WIDTH, False, queued(queue, j))
 
 
-def counted_contains(
-    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
-):
-    """Test n keys; see `reference.counters.counted_contains`."""
+def counted_contains(const uint64_t[::1] words, keys, params, int threads=1):
+    """Test a batch; see `reference.counters.counted_contains`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
-    return run(find_counted, &words[0], h1, h2, &shape, WIDTH, threads)[0]
+    return ask(find_counted, &words[0], &shape, WIDTH, keys, params.key_hash, threads)
 
 
 cdef uint64_t find_counted(
@@ -117,11 +115,11 @@ cdef uint64_t find_counted(
 
 
 def increment(
-    uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
+    uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, order=None
 ):
     """Test and count n keys, one by one; see `reference.counters.increment`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
-    return run(count_up, &words[0], h1, h2, &shape, WIDTH, threads)
+    return run(count_up, &words[0], h1, h2, &shape, order)
 
 
 cdef uint64_t count_up(
@@ -153,11 +151,11 @@ cdef uint64_t count_up(
 
 
 def decrement(
-    uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
+    uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, order=None
 ):
     """Test n keys, and decrement those that are there; see `reference.counters.decrement`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
-    return run(count_down, &words[0], h1, h2, &shape, WIDTH, threads)
+    return run(count_down, &words[0], h1, h2, &shape, order)
 
 
 cdef uint64_t count_down(

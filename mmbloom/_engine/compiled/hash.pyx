@@ -6,6 +6,9 @@ Those of `reference.hash`, answer for answer. The bytes of keys are hashed where
 interpreter is needed to find them in its objects only; hashing goes on without it. Spans and
 views are proved to lie within their buffers before any is read. Every text is checked before
 the first is added: a batch with a wrong key adds nothing.
+
+A batch is a task that threads share. Each hashes some keys at a time, which a kernel that changes
+nothing then looks up from the thread's stack.
 """
 
 cimport cython
@@ -16,33 +19,78 @@ from mmbloom._engine.key_batch import (
     ByteKeys, DictionaryKeys, HashedKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys,
 )
 
-from cpython.list cimport PyList_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
 
-from mmbloom._engine.compiled.octets cimport load_4, load_8
+from mmbloom._engine.compiled.blocks cimport Shape
+from mmbloom._engine.compiled.octets cimport address_of, load_4, load_8
 from mmbloom._engine.compiled.hashes cimport (
-    Group, LANES, Murmur3, Seeded, Sink, SipHash, end_keys, hash_group, hash_words, in_groups,
-    murmur3_of, siphash_of, siphash_of_octets, take_octets,
+    LONG, Murmur3, Seeded, Sink, SipHash, end_keys, hash_words, murmur3_of, siphash_of,
+    siphash_of_octets, take_octets,
 )
+from mmbloom._engine.compiled.positions cimport length_of
+from mmbloom._engine.compiled.regions cimport GATHERED, Kernel
 from mmbloom._engine.compiled.text cimport (
-    HIDES_TEXT, PyUnicode_CheckExact, Text, encodable, encodable_points, find_text, item_of, spell,
+    HIDES_TEXT, LONGEST, PyUnicode_CheckExact, Text, encodable, encodable_points, find_text,
+    item_of, spell,
 )
+from mmbloom._engine.compiled.threads cimport MOST_THREADS, in_threads, take_next, threads_for
 
 
 cdef extern from "Python.h":
-    void Py_INCREF(PyObject *)
     void Py_DECREF(PyObject *)
     PyObject *PyUnicode_AsUTF8String(PyObject *) except NULL
 
 cdef enum:
     SLICE = 1 << 14  # texts checked at a time, as numpy copies them
+    TAKEN = 1 << 15  # keys of a list for each thread at a time: for half a millisecond
+    NO_MEMORY = -3  # in the place of a wrong key
 
 
-ctypedef fused Offset:
-    int32_t
-    int64_t
+cdef enum Form:
+    HASHES
+    PLACES  # in hashes
+    WORDS
+    ROWS
+    POINTS  # code points of one width
+    LISTED
+    SPANS
+    SHORT_SPANS  # whose offsets are int32
+    VIEWS
+
+
+cdef struct Keys:
+    # Keys where they lie: of each form some of this.
+    Form form
+    Py_ssize_t n
+    const uint8_t *at  # the first hash, word, row, text or view, or what spans lie in
+    const uint8_t *starts  # the first start of a span, or place
+    const uint8_t *ends  # the first end, or second hash
+    Py_ssize_t apart, starts_apart, ends_apart  # bytes from one to the next
+    size_t size  # bytes of a row, or that spans lie in; code points of a text; buffers; hashes
+    bint padded  # rows end before trailing NULs
+    const Text *buffers  # that views point into
+    PyObject *items  # the list
+    Py_ssize_t first  # its first item that is a key
+
+
+cdef struct Task:
+    # What the threads of a call share.
+    Keys keys
+    bint keyed  # which of the next two it is
+    SipHash siphash
+    Murmur3 murmur3
+    uint64_t *h1  # where the hashes go
+    uint64_t *h2
+    Kernel kernel  # or, if it is not NULL, what they are for, and where its answers go
+    const uint64_t *words
+    const Shape *shape
+    uint8_t *answers
+    Py_ssize_t next  # the first key that no thread has taken
+    Py_ssize_t[MOST_THREADS] wrong  # what each thread has met first that is no key, or -1
 
 
 def plain(list items):
@@ -53,7 +101,7 @@ def plain(list items):
     with cython.critical_section(items):
         n = PyList_GET_SIZE(items)
         for i in range(n):
-            item = item_of(items, i, n)
+            item = item_of(<PyObject *>items, i, n)
             if find_text(item, &text):
                 continue
             if not HIDES_TEXT or not PyUnicode_CheckExact(item):
@@ -86,30 +134,33 @@ def code_points(items):
     return np.require(native, None, "CA").view(np.uint32).reshape(len(items), -1)
 
 
-def hash_keys(keys, key_hash):
-    """Hash a batch to (h1, h2), two uint64 arrays of shape (n,); see `reference.hash.hash_keys`."""
-    cdef Murmur3 murmur3
-    cdef SipHash siphash
-    if isinstance(keys, HashedKeys):
-        return keys.h1, keys.h2
-    if isinstance(keys, DictionaryKeys):
-        if key_hash not in keys.hashes:
-            keys.hashes[key_hash] = hash_keys(keys.values, key_hash)
-        h1, h2 = keys.hashes[key_hash]
-        return h1[keys.indices], h2[keys.indices]
-    name, seed = key_hash
-    # Of a list, as its `len` says, which is a call of Python.
-    n = keys.stop - keys.start if isinstance(keys, ByteKeys) else len(keys)
-    h1, h2 = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
-    if name == "siphash":
-        siphash = siphash_of(seed & 0xFFFFFFFFFFFFFFFF, seed >> 64)
-        hash_form[SipHash](keys, &siphash, h1, h2)
-    elif name == "murmur3":
-        murmur3 = murmur3_of(seed)
-        hash_form[Murmur3](keys, &murmur3, h1, h2)
-    else:
-        raise AssertionError(f"{name!r} is no hash of this engine")
+def hash_keys(keys, key_hash, int threads=1):
+    """Hash a batch to (h1, h2), two new uint64 arrays of shape (n,); see `reference.hash`."""
+    cdef Task task
+    # One array: of two, the allocator gave the memory back after each call, 5 ns more a key.
+    h1, h2 = np.empty((2, len(keys)), dtype=np.uint64)
+    task.h1, task.h2 = <uint64_t *>address_of(h1), <uint64_t *>address_of(h2)
+    task.kernel = NULL
+    do_task(&task, keys, key_hash, threads)
     return h1, h2
+
+
+cdef object look_up(
+    Kernel kernel, const uint64_t *words, const Shape *shape, keys, key_hash, int threads
+):
+    """Hash a batch and run a kernel that changes nothing on it; return a bool array of shape (n,).
+
+    Hashes of arrays stay on the stacks of the threads. Those of a list do not, as the interpreter
+    is kept until it is hashed.
+    """
+    cdef Task task
+    if isinstance(keys, ByteKeys):
+        keys = HashedKeys(*hash_keys(keys, key_hash, threads))
+    answers = np.empty(len(keys), dtype=np.bool_)
+    task.kernel, task.words, task.shape = kernel, words, shape
+    task.answers = address_of(answers)
+    do_task(&task, keys, key_hash, threads)
+    return answers
 
 
 def siphash(const uint8_t[::1] octets, key, int compressions=1, int finalizations=3):
@@ -117,128 +168,130 @@ def siphash(const uint8_t[::1] octets, key, int compressions=1, int finalization
     cdef uint64_t h1, h2
     cdef SipHash keyed = siphash_of(key & 0xFFFFFFFFFFFFFFFF, key >> 64)
     cdef const uint8_t *at = &octets[0] if octets.shape[0] else NULL
-    siphash_of_octets(
-        at, octets.shape[0], keyed.state, compressions, finalizations, &h1, &h2
-    )
+    siphash_of_octets(at, octets.shape[0], keyed.state, compressions, finalizations, &h1, &h2)
     return h1, h2
 
 
-cdef int hash_form(keys, const Seeded *hash, h1, h2) except -1:
-    """Hash a batch, in whatever form."""
-    if not len(h1):
-        return 0
+cdef int do_task(Task *task, keys, key_hash, int threads) except -1:
+    """Do a task with the keys of a batch, in whatever form."""
+    cdef Py_ssize_t wrong
+    name, seed = key_hash
+    task.keyed = name == "siphash"
+    if task.keyed:
+        task.siphash = siphash_of(seed & 0xFFFFFFFFFFFFFFFF, seed >> 64)
+    elif name == "murmur3":
+        task.murmur3 = murmur3_of(seed)
+    else:
+        raise AssertionError(f"{name!r} is no hash of this engine")
     if isinstance(keys, ByteKeys):
-        hash_list[Seeded](keys.items, keys.start, hash, h1, h2)
-    elif isinstance(keys, IntegerKeys):
-        # A chunk at a time: any width, byte order and stride becomes 8 aligned bytes.
+        return do_list(task, keys.items, keys.start, keys.stop, threads)
+    task.keys.n = len(keys)
+    if not task.keys.n:
+        return 0
+    held = find_keys(&task.keys, keys, key_hash, threads)  # until the end of this call
+    with nogil:
+        wrong = run(task, threads_for(task.keys.n, threads))
+    if wrong >= 0:
+        fault = "has a lone surrogate" if task.keys.form == POINTS else "lies outside its buffer"
+        raise ValueError(f"key {wrong} {fault}")
+    return 0
+
+
+cdef object find_keys(Keys *to, keys, key_hash, int threads):
+    """Find where the keys of a batch lie; return what is to be kept as long as they are read."""
+    cdef Text *buffer
+    cdef const int64_t[::1] words
+    cdef const uint8_t[:, :] rows
+    cdef const uint8_t[::1] octets
+    if isinstance(keys, DictionaryKeys):
+        if key_hash not in keys.hashes:
+            keys.hashes[key_hash] = hash_keys(keys.values, key_hash, threads)
+        h1, h2 = keys.hashes[key_hash]
+        to.form, to.at, to.ends, to.size = PLACES, address_of(h1), address_of(h2), len(h1)
+        to.starts, to.starts_apart = address_of(keys.indices), keys.indices.strides[0]
+        return h1, h2
+    if isinstance(keys, HashedKeys):
+        h1, h2 = keys.h1, keys.h2
+        length_of(h1, h2)
+        to.form, to.at, to.ends = HASHES, address_of(h1), address_of(h2)
+        return h1, h2
+    if isinstance(keys, IntegerKeys):
+        # Any width, byte order and stride becomes 8 aligned bytes.
         items = keys.items.astype("<i8", copy=False)
         if not (items.flags.c_contiguous and items.flags.aligned):
             items = items.copy()
-        hash_integers[Seeded](items.view("<u8"), hash, h1, h2)
-    elif isinstance(keys, PackedKeys):
-        starts, ends = aligned(keys.starts), aligned(keys.ends)
-        if starts.dtype == np.int32 and ends.dtype == np.int32:
-            hash_spans[int32_t, Seeded](keys.octets, starts, ends, hash, h1, h2)
-        else:
-            starts, ends = starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False)
-            hash_spans[int64_t, Seeded](keys.octets, starts, ends, hash, h1, h2)
-    elif isinstance(keys, RowKeys):
-        rows = keys.rows if keys.rows.strides[1] == 1 else np.ascontiguousarray(keys.rows)
-        hash_rows[Seeded](rows, keys.padded, hash, h1, h2)
-    elif isinstance(keys, TextKeys):
-        hash_texts[Seeded](code_points(keys.items), hash, h1, h2)
-    elif isinstance(keys, ViewKeys):
-        hash_views[Seeded](np.ascontiguousarray(keys.views), keys.buffers, hash, h1, h2)
-    else:
+        words = items
+        to.form, to.at = WORDS, <const uint8_t *>&words[0]
+        return items
+    if isinstance(keys, RowKeys):
+        items = keys.rows if keys.rows.strides[1] == 1 else np.ascontiguousarray(keys.rows)
+        rows = items
+        to.form, to.at, to.padded = ROWS, address_of(items), keys.padded
+        to.size, to.apart = rows.shape[1], rows.strides[0]
+        return items
+    if isinstance(keys, TextKeys):
+        items = code_points(keys.items)
+        to.form, to.at = POINTS, address_of(items)
+        to.size, to.apart = items.shape[1], items.strides[0]
+        return items
+    if isinstance(keys, ViewKeys):
+        items = np.ascontiguousarray(keys.views)
+        if items.shape[1:] != (16,):
+            raise ValueError(f"views of shape {items.shape}, expected 16 bytes each")
+        places = np.empty(len(keys.buffers) * sizeof(Text), np.uint8)
+        buffer = <Text *>address_of(places)
+        to.form, to.at = VIEWS, address_of(items)
+        to.size, to.buffers = len(keys.buffers), buffer
+        for each in keys.buffers:
+            buffer.at, buffer.length = address_of(each), len(each)
+            buffer += 1
+        return items, places
+    if not isinstance(keys, PackedKeys):
         raise TypeError(f"{type(keys).__name__} is no form of batch")
-    return 0
+    starts, ends, octets = keys.starts, keys.ends, keys.octets
+    if starts.ndim != 1 or starts.shape != ends.shape:
+        raise ValueError(f"starts of shape {starts.shape}, ends of shape {ends.shape}")
+    to.form = SHORT_SPANS
+    if starts.dtype != np.int32 or ends.dtype != np.int32:
+        starts, ends = starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False)
+        to.form = SPANS
+    to.at, to.size = &octets[0], octets.shape[0]
+    to.starts, to.starts_apart = address_of(starts), starts.strides[0]
+    to.ends, to.ends_apart = address_of(ends), ends.strides[0]
+    return starts, ends
 
 
-cdef inline object aligned(array):
-    """Return an array with aligned items; `np.require` takes ten times as long."""
-    return array if array.flags.aligned else array.copy()
+cdef int do_list(Task *task, list items, Py_ssize_t first, Py_ssize_t stop, int threads) except -1:
+    """Hash a part of a list, some keys at a time.
 
-
-cdef inline Sink sink_of(uint64_t[::1] h1, uint64_t[::1] h2) noexcept:
-    cdef Sink sink
-    sink.h1, sink.h2 = &h1[0], &h2[0]
-    return sink
-
-
-cdef int hash_list(
-    list items, Py_ssize_t first, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
-) except -1:
-    """Hash a part of a list; its objects are kept meanwhile, even if the list changes."""
-    cdef Sink sink = sink_of(h1, h2)
-    cdef Py_ssize_t i, n = h1.shape[0], held = 0
-    cdef size_t longest = 0
-    cdef uint8_t *scratch = NULL
-    cdef PyObject **objects
-    cdef Text text
-    cdef Text *texts
-    texts = <Text *>malloc(n * (sizeof(Text) + sizeof(PyObject *)))
-    if texts == NULL:
-        raise MemoryError
-    objects = <PyObject **>(texts + n)
-    try:
-        with cython.critical_section(items):
-            if first + n > PyList_GET_SIZE(items):
-                raise ValueError("the list of keys changed its size while in use")
-            for i in range(n):
-                objects[i] = kept(item_of(items, first + i, first + n))
-                held = i + 1
-                if not find_text(objects[i], &texts[i]):
-                    refuse(objects[i], i)
-                if texts[i].width:
-                    longest = max(longest, texts[i].length)
-        if longest:
-            scratch = <uint8_t *>malloc(4 * longest)
-            if scratch == NULL:
-                raise MemoryError
-        with nogil:
-            if longest or not hash_long_texts[Seeded](texts, n, hash, &h1[0], &h2[0]):
-                for i in range(n):
-                    text = texts[i]
-                    spell(&text, scratch)
-                    take_octets[Seeded](&sink, i, text.at, text.length, hash)
-                end_keys[Seeded](&sink, n, hash)
-    finally:
-        for i in range(held):
-            Py_DECREF(objects[i])
-        free(scratch)
-        free(texts)
-    return 0
-
-
-cdef bint hash_long_texts(
-    const Text *texts, Py_ssize_t n, const Seeded *hash, uint64_t *h1, uint64_t *h2
-) noexcept nogil:
-    """Hash texts in groups if that is faster; return whether it was done."""
-    cdef Group group
-    cdef Py_ssize_t i, some = min(n, <Py_ssize_t>LANES), first = 0
-    cdef size_t octets = 0
-    for i in range(some):  # which tell how long all are: only time depends on it
-        octets += texts[i].length
-    if not in_groups[Seeded](octets, some, hash):
-        return False
-    while first < n:
-        some = min(n - first, <Py_ssize_t>LANES)
-        for i in range(some):
-            group.at[i], group.lengths[i] = texts[first + i].at, texts[first + i].length
-        hash_group[Seeded](&group, some, hash, h1 + first, h2 + first)
-        first += some
-    return True
-
-
-cdef inline PyObject *kept(PyObject *item) except NULL:
-    """Return a new reference to a key, or to its UTF-8 where the text itself cannot be read.
-
-    The UTF-8 is a new object: that of `PyUnicode_AsUTF8AndSize` would stay in the caller's object.
+    The caller keeps the interpreter, so that the list keeps its objects while the threads read
+    them, and gives it to others between two parts. With a reference to each object instead, two
+    threads were no faster than one.
     """
-    if HIDES_TEXT and PyUnicode_CheckExact(item):
-        return PyUnicode_AsUTF8String(item)
-    Py_INCREF(item)
-    return item
+    cdef Py_ssize_t n, wrong, most = <Py_ssize_t>TAKEN * max(1, min(threads, MOST_THREADS))
+    cdef list part
+    task.keys.form = LISTED
+    while first < stop:
+        n = min(most, stop - first)
+        if HIDES_TEXT:
+            part, task.keys.first = [encoded(item) for item in items[first : first + n]], 0
+        else:
+            part, task.keys.first = items, first
+        task.keys.n, task.keys.items = n, <PyObject *>part
+        with cython.critical_section(part):
+            if task.keys.first + n > PyList_GET_SIZE(part):
+                raise ValueError("the list of keys changed its size while in use")
+            wrong = run(task, threads_for(n, threads))
+            if wrong >= 0:
+                refuse(<PyObject *>PyList_GET_ITEM(part, task.keys.first + wrong), first + wrong)
+        with nogil:
+            first, task.h1, task.h2 = first + n, task.h1 + n, task.h2 + n
+    return 0
+
+
+cdef inline object encoded(item):
+    """Return the UTF-8 of a text that only the interpreter can read."""
+    return item.encode() if PyUnicode_CheckExact(<PyObject *>item) else item
 
 
 cdef int refuse(PyObject *item, Py_ssize_t i) except -1:
@@ -248,164 +301,132 @@ cdef int refuse(PyObject *item, Py_ssize_t i) except -1:
     raise TypeError(f"key {i} is a {type(<object>item).__name__}, not bytes or str")
 
 
-cdef int hash_integers(
-    const uint64_t[::1] items, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
-) except -1:
-    with nogil:
-        hash_words[Seeded](&items[0], items.shape[0], hash, &h1[0], &h2[0])
-    return 0
+cdef Py_ssize_t run(Task *task, int threads) except -2 nogil:
+    """Do a task in a number of threads; return the first that is no key, or -1."""
+    cdef Py_ssize_t wrong = -1
+    cdef int t
+    task.next = 0
+    in_threads(work, task, threads)
+    for t in range(threads):
+        if task.wrong[t] == NO_MEMORY:
+            with gil:
+                raise MemoryError
+        if task.wrong[t] >= 0 and (wrong < 0 or task.wrong[t] < wrong):
+            wrong = task.wrong[t]
+    return wrong
 
 
-cdef int hash_spans(
-    const uint8_t[::1] octets, const Offset[:] starts, const Offset[:] ends,
-    const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2,
-) except -1:
-    cdef Sink sink = sink_of(h1, h2)
-    cdef Py_ssize_t i, start, end, wrong = -1, size = octets.shape[0]
-    cdef size_t some = 0
-    cdef const uint8_t *base = &octets[0] if size else NULL
-    if starts.shape[0] != h1.shape[0] or ends.shape[0] != h1.shape[0]:
-        raise ValueError(f"{starts.shape[0]} starts, {ends.shape[0]} ends, {h1.shape[0]} keys")
-    with nogil:
-        # The first keys tell how long all are: only time depends on it.
-        for i in range(min(starts.shape[0], <Py_ssize_t>LANES)):
-            some += <size_t>ends[i] - <size_t>starts[i]
-        if in_groups[Seeded](some, min(starts.shape[0], <Py_ssize_t>LANES), hash):
-            wrong = hash_long_spans[Offset, Seeded](base, size, starts, ends, hash, &h1[0], &h2[0])
+cdef void work(void *given, int thread) noexcept nogil:
+    """Take some keys of a task after others, until none is left."""
+    cdef Task *task = <Task *>given
+    cdef uint64_t[GATHERED] first, second
+    cdef uint64_t *h1 = first
+    cdef uint64_t *h2 = second
+    cdef Py_ssize_t at, n, wrong, total = task.keys.n
+    task.wrong[thread] = -1
+    while True:
+        at = take_next(&task.next, GATHERED, total)
+        if at == total:
+            return
+        n = min(total - at, <Py_ssize_t>GATHERED)
+        if task.kernel == NULL:
+            h1, h2 = task.h1 + at, task.h2 + at
+        if task.keyed:
+            wrong = hash_some[SipHash](&task.keys, at, n, &task.siphash, h1, h2)
         else:
-            for i in range(starts.shape[0]):
-                # Read once: what is proved is what is used, whoever writes to the offsets.
-                start, end = starts[i], ends[i]
-                if not 0 <= start <= end <= size:
-                    wrong = i
-                    break
-                take_octets[Seeded](&sink, i, base + start, end - start, hash)
-            end_keys[Seeded](&sink, starts.shape[0], hash)
-    if wrong >= 0:
-        raise ValueError(
-            f"key {wrong} is bytes {starts[wrong]} to {ends[wrong]} of a buffer of {size}"
-        )
-    return 0
+            wrong = hash_some[Murmur3](&task.keys, at, n, &task.murmur3, h1, h2)
+        if wrong != -1:
+            # Whoever took keys before these still does them, so the least is the first of all.
+            task.wrong[thread] = wrong
+            take_next(&task.next, total, total)
+            return
+        if task.kernel != NULL:
+            task.kernel(task.words, h1, h2, n, task.shape, task.answers + at)
 
 
-cdef Py_ssize_t hash_long_spans(
-    const uint8_t *base, Py_ssize_t size, const Offset[:] starts, const Offset[:] ends,
-    const Seeded *hash, uint64_t *h1, uint64_t *h2,
+cdef Py_ssize_t hash_some(
+    const Keys *given, Py_ssize_t first, Py_ssize_t n, const Seeded *hash, uint64_t *h1,
+    uint64_t *h2,
 ) noexcept nogil:
-    """Hash spans in groups; return the first that is wrong, or -1."""
-    cdef Group group
-    cdef Py_ssize_t i, start, end, some, first = 0, n = starts.shape[0]
-    while first < n:
-        some = min(n - first, <Py_ssize_t>LANES)
-        for i in range(some):
-            start, end = starts[first + i], ends[first + i]
-            if not 0 <= start <= end <= size:
-                return first + i
-            group.at[i], group.lengths[i] = base + start, end - start
-        hash_group[Seeded](&group, some, hash, h1 + first, h2 + first)
-        first += some
-    return -1
-
-
-cdef int hash_rows(
-    const uint8_t[:, :] rows, bint padded, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
-) except -1:
-    cdef Sink sink = sink_of(h1, h2)
-    cdef Py_ssize_t i
-    cdef size_t length, width = rows.shape[1]
-    cdef const uint8_t *row
-    if rows.shape[0] != h1.shape[0] or (width > 1 and rows.strides[1] != 1):
-        raise ValueError(f"{rows.shape[0]} rows for {h1.shape[0]} keys, or bytes apart")
-    with nogil:
-        for i in range(rows.shape[0]):
-            row = &rows[i, 0] if width else NULL
-            length = width
-            if padded:
-                while length >= 8 and load_8(row + length - 8) == 0:
-                    length -= 8
-                while length and row[length - 1] == 0:
-                    length -= 1
-            take_octets[Seeded](&sink, i, row, length, hash)
-        end_keys[Seeded](&sink, rows.shape[0], hash)
-    return 0
-
-
-cdef int hash_texts(
-    const uint32_t[:, ::1] rows, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
-) except -1:
-    cdef Sink sink = sink_of(h1, h2)
-    cdef Py_ssize_t i, wrong = -1
-    cdef size_t width = rows.shape[1]
+    """Hash n keys from the first on; return -1, or the first that is none, or NO_MEMORY."""
+    cdef Keys keys = given[0]  # the compiler sees that nothing changes it
+    cdef Sink sink
     cdef Text text
-    cdef uint8_t *scratch
-    if rows.shape[0] != h1.shape[0] or not width:
-        raise ValueError(f"{rows.shape[0]} texts for {h1.shape[0]} keys, or of no width")
-    scratch = <uint8_t *>malloc(4 * width)
-    if scratch == NULL:
-        raise MemoryError
-    with nogil:
-        for i in range(rows.shape[0]):
-            text.at = <const uint8_t *>&rows[i, 0]
-            text.width = 4
-            text.length = width
-            while text.length and rows[i, text.length - 1] == 0:
-                text.length -= 1
-            if not encodable(&text):
-                wrong = i
-                break
-            spell(&text, scratch)
-            take_octets[Seeded](&sink, i, text.at, text.length, hash)
-        end_keys[Seeded](&sink, rows.shape[0], hash)
-    free(scratch)
-    if wrong >= 0:
-        raise ValueError(f"key {wrong} has a lone surrogate")
-    return 0
-
-
-cdef int hash_views(
-    const uint8_t[:, ::1] views, list buffers, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
-) except -1:
-    """Hash Arrow's views: 4 bytes of length, then up to 12 of text, or 4 + buffer + offset."""
-    cdef Py_ssize_t i, wrong
-    cdef uint64_t count = len(buffers)
-    cdef const uint8_t[::1] buffer
-    if views.shape[0] != h1.shape[0] or views.shape[1] != 16:
-        raise ValueError(f"views of shape {views.shape[0]}, {views.shape[1]} for {h1.shape[0]} keys")
-    cdef Text *texts = <Text *>malloc((count or 1) * sizeof(Text))
-    if texts == NULL:
-        raise MemoryError
-    try:
-        for i in range(count):
-            buffer = buffers[i]
-            texts[i].at = &buffer[0] if buffer.shape[0] else NULL
-            texts[i].length = buffer.shape[0]
-        wrong = hash_all_views[Seeded](views, texts, count, hash, h1, h2)
-    finally:
-        free(texts)
-    if wrong >= 0:
-        raise ValueError(f"key {wrong} is a view that points past its buffer")
-    return 0
-
-
-cdef Py_ssize_t hash_all_views(
-    const uint8_t[:, ::1] views, const Text *texts, uint64_t count, const Seeded *hash,
-    uint64_t[::1] h1, uint64_t[::1] h2,
-) except -2:
-    """Hash all views; return the first that is wrong, or -1."""
-    cdef Sink sink = sink_of(h1, h2)
     cdef Py_ssize_t i
-    cdef uint64_t which, offset, length
-    cdef const uint8_t *view
-    with nogil:
-        for i in range(views.shape[0]):
-            view = &views[i, 0]
-            length = load_4(view)
-            if length <= 12:
-                take_octets[Seeded](&sink, i, view + 4, length, hash)
-                continue
-            which, offset = load_4(view + 8), load_4(view + 12)
-            if which >= count or offset + length > texts[which].length:
-                return i
-            take_octets[Seeded](&sink, i, texts[which].at + offset, length, hash)
-        end_keys[Seeded](&sink, views.shape[0], hash)
+    cdef size_t place
+    cdef bint stays
+    cdef uint8_t[4 * LONGEST] few
+    cdef uint8_t *scratch
+    if keys.form == WORDS:
+        hash_words[Seeded](<const uint64_t *>keys.at + first, n, hash, h1, h2)
+        return -1
+    if keys.form == HASHES:
+        memcpy(h1, keys.at + 8 * first, 8 * n)
+        memcpy(h2, keys.ends + 8 * first, 8 * n)
+        return -1
+    if keys.form == PLACES:
+        for i in range(n):
+            place = load_8(keys.starts + (first + i) * keys.starts_apart)
+            if place >= keys.size:
+                return first + i
+            h1[i] = (<const uint64_t *>keys.at)[place]
+            h2[i] = (<const uint64_t *>keys.ends)[place]
+        return -1
+    sink.h1, sink.h2 = h1, h2
+    for i in range(n):
+        if not locate(&keys, first + i, &text):
+            return first + i
+        stays, scratch = text.width == 0 and text.length >= LONG, few
+        if text.width and text.length > LONGEST:
+            scratch = <uint8_t *>malloc(4 * text.length)
+            if scratch == NULL:
+                return NO_MEMORY
+        spell(&text, scratch)
+        take_octets[Seeded](&sink, i, text.at, text.length, stays, hash)
+        if scratch != few:
+            free(scratch)
+    end_keys[Seeded](&sink, n, hash)
     return -1
+
+
+cdef inline bint locate(const Keys *keys, Py_ssize_t i, Text *text) noexcept nogil:
+    """Find where a key lies; return whether it lies in its buffer, and has UTF-8."""
+    cdef Py_ssize_t start, end
+    cdef uint64_t which
+    cdef const uint8_t *at
+    if keys.form == LISTED:
+        return find_text(item_of(keys.items, keys.first + i, keys.first + keys.n), text)
+    text.width = 0
+    if keys.form == ROWS:
+        at, text.length = keys.at + i * keys.apart, keys.size
+        if keys.padded:
+            while text.length >= 8 and load_8(at + text.length - 8) == 0:
+                text.length -= 8
+            while text.length and at[text.length - 1] == 0:
+                text.length -= 1
+        text.at = at
+        return True
+    if keys.form == POINTS:
+        text.at, text.length, text.width = keys.at + i * keys.apart, keys.size, 4
+        while text.length and load_4(text.at + 4 * text.length - 4) == 0:
+            text.length -= 1
+        return encodable(text)
+    if keys.form == VIEWS:
+        at = keys.at + 16 * i
+        text.at, text.length = at + 4, load_4(at)
+        if text.length <= 12:
+            return True
+        which, start = load_4(at + 8), load_4(at + 12)
+        if which >= keys.size or start + text.length > keys.buffers[which].length:
+            return False
+        text.at = keys.buffers[which].at + start
+        return True
+    # Read once: what is proved is what is used, whoever writes to the offsets.
+    if keys.form == SPANS:
+        start = <int64_t>load_8(keys.starts + i * keys.starts_apart)
+        end = <int64_t>load_8(keys.ends + i * keys.ends_apart)
+    else:
+        start = <int32_t>load_4(keys.starts + i * keys.starts_apart)
+        end = <int32_t>load_4(keys.ends + i * keys.ends_apart)
+    text.at, text.length = keys.at + start, end - start
+    return 0 <= start <= end <= <Py_ssize_t>keys.size

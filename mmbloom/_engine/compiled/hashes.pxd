@@ -5,7 +5,7 @@ Inline code.
 MurmurHash3_x64_128 is here, after Austin Appleby's public-domain MurmurHash3.cpp; SipHash-1-3, of
 one key or of many side by side, is in ``siphash.h``. `Seeded` is the seed of either, and a function
 that takes one is translated to C once for each. The keys of a batch go through a `Sink`, in which
-SipHash keeps the states of 64 keys to finish them at once.
+SipHash keeps 64 keys to finish them at once, and if they are long to take them in at once.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -108,7 +108,7 @@ cdef inline void murmur_of_word(
 
 cdef enum:
     FEW = 16  # keys that are finished one by one as fast as in all lanes
-    LONG = 32  # bytes of a key from which on groups are faster
+    LONG = 16  # bytes of keys from which on 64 are taken in at once, faster if they have twice that
 
 
 cdef struct Murmur3:
@@ -146,22 +146,54 @@ cdef inline void hash_octets(
         siphash_of_octets(key, length, hash.state, 1, 3, first, second)
 
 
+ctypedef const uint8_t *Octets
+
 cdef struct Sink:
     uint64_t *h1  # where the hash halves of all keys go
     uint64_t *h2
-    Lanes lanes  # SipHash's states of the last keys, from a multiple of LANES on
+    # Of SipHash, the last keys, from a multiple of LANES on: where those lie that were not taken in
+    # yet, and NULL for the others, whose states are here.
+    Octets[LANES] at
+    size_t[LANES] lengths
+    Lanes lanes
 
 
 cdef inline void take_octets(
-    Sink *sink, Py_ssize_t i, const uint8_t *key, size_t length, const Seeded *hash
+    Sink *sink, Py_ssize_t i, const uint8_t *key, size_t length, bint stays, const Seeded *hash
 ) noexcept nogil:
-    """Hash key i, of `length` bytes; keys come in order, and `end_keys` after the last."""
+    """Hash key i, of `length` bytes; keys come in order, and `end_keys` after the last.
+
+    A key that `stays` where it is may be read as late as then.
+    """
+    cdef Py_ssize_t lane = i & (LANES - 1)
     if Seeded is Murmur3:
         murmur_of_octets(key, length, hash.seed, &sink.h1[i], &sink.h2[i])
     else:
-        put_lane(&sink.lanes, i & (LANES - 1), absorbed(hash.state, key, 0, length, 1))
-        if i & (LANES - 1) == LANES - 1:
-            finish_lanes(chosen, &sink.lanes, sink.h1 + i - (LANES - 1), sink.h2 + i - (LANES - 1))
+        sink.at[lane], sink.lengths[lane] = key if stays else NULL, length
+        if sink.at[lane] == NULL:
+            put_lane(&sink.lanes, lane, absorbed(hash.state, key, 0, length, 1))
+        if lane == LANES - 1:
+            absorb(sink, LANES, hash)
+            finish_lanes(chosen, &sink.lanes, sink.h1 + i - lane, sink.h2 + i - lane)
+
+
+cdef inline void absorb(Sink *sink, Py_ssize_t n, const SipHash *hash) noexcept nogil:
+    """Take in those of n keys that were not yet, at once if all of them are long."""
+    cdef Py_ssize_t lane
+    cdef size_t octets = 0
+    cdef bint whole = n == LANES and can_absorb(chosen)
+    if whole:
+        for lane in range(n):
+            octets += sink.lengths[lane]
+            whole &= sink.at[lane] != NULL
+    if whole and octets >= 2 * LONG * LANES:
+        absorb_lanes(chosen, sink.at, sink.lengths, n, hash.state, &sink.lanes)
+        return
+    for lane in range(n):
+        if sink.at[lane] != NULL:
+            put_lane(
+                &sink.lanes, lane, absorbed(hash.state, sink.at[lane], 0, sink.lengths[lane], 1)
+            )
 
 
 cdef inline void end_keys(Sink *sink, Py_ssize_t n, const Seeded *hash) noexcept nogil:
@@ -169,6 +201,7 @@ cdef inline void end_keys(Sink *sink, Py_ssize_t n, const Seeded *hash) noexcept
     cdef uint64_t[LANES] h1, h2
     cdef Py_ssize_t i, left = n & (LANES - 1), first = n - left
     if Seeded is not Murmur3:
+        absorb(sink, left, hash)
         if left > FEW:
             # Lanes without a key hold whatever they did.
             finish_lanes(chosen, &sink.lanes, h1, h2)
@@ -178,33 +211,6 @@ cdef inline void end_keys(Sink *sink, Py_ssize_t n, const Seeded *hash) noexcept
             return
         for i in range(left):
             finish(lane_of(&sink.lanes, i), 3, &sink.h1[first + i], &sink.h2[first + i])
-
-
-ctypedef const uint8_t *Octets
-
-cdef struct Group:  # keys whose words are taken in at once, where they lie
-    Octets[LANES] at
-    size_t[LANES] lengths
-
-
-cdef inline bint in_groups(size_t octets, Py_ssize_t n, const Seeded *hash) noexcept nogil:
-    """Return whether n keys with this number of bytes together are hashed faster in groups."""
-    return Seeded is SipHash and can_absorb(chosen) and octets >= LONG * <size_t>n
-
-
-cdef inline void hash_group(
-    const Group *group, Py_ssize_t n, const Seeded *hash, uint64_t *h1, uint64_t *h2
-) noexcept nogil:
-    """Hash n keys, of at most 64."""
-    cdef Lanes lanes
-    cdef Py_ssize_t i
-    if Seeded is SipHash:
-        absorb_lanes(chosen, group.at, group.lengths, n, hash.state, &lanes)
-        if n == LANES:
-            finish_lanes(chosen, &lanes, h1, h2)
-        else:
-            for i in range(n):
-                finish(lane_of(&lanes, i), 3, &h1[i], &h2[i])
 
 
 cdef inline void hash_words(

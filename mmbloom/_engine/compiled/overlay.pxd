@@ -4,7 +4,7 @@ A key is new if it has a bit that is clear in both the array and what the keys b
 duplicates within a batch get the answers of adding one by one, however many keys there are.
 
 If the bits of a key lie in blocks, most keys of a batch share no block with another key;
-`find_meeting` finds them before the lock is taken. For these the array alone decides, and a note is
+`find_meeting` finds them. For these the array alone decides, and a note is
 kept: 8 * j + b for the b-th block of key j. The mask of its bits is computed again when they are
 set, in 3 ns. Keeping it would take longer: 64 bytes per block are more than the processor's second
 cache can hold.
@@ -150,7 +150,7 @@ cdef inline bint find_meeting(
     const Shape *shape, const uint64_t *h1, Py_ssize_t n, uint8_t *meeting
 ) noexcept nogil:
     """Mark which of n keys may share a block with another; False if there is no memory."""
-    if not in_blocks(shape) or <uint64_t>n * shape.blocks > 2 * shape.num_blocks:
+    if <uint64_t>n * shape.blocks > 2 * shape.num_blocks:
         memset(meeting, 1, n)  # most do
         return True
     if shape.paged:
@@ -195,12 +195,17 @@ cdef inline uint64_t place_of_block(uint64_t block, int bits) noexcept nogil:
 
 
 cdef inline bint claim_in_blocks(
-    const uint64_t *words, Py_ssize_t n, Overlay *overlay, const uint8_t *meeting,
-    uint8_t *answers, const BlockLoops *loops,
+    const uint64_t *words, Py_ssize_t n, Overlay *overlay, uint8_t *answers,
+    const BlockLoops *loops,
 ) noexcept nogil:
     """Claim n keys; False if there is no memory."""
     cdef Py_ssize_t j
     cdef uint8_t lacking
+    cdef bint done = True
+    cdef uint8_t *meeting = <uint8_t *>malloc(n)
+    if meeting == NULL or not find_meeting(overlay.shape, overlay.h1, n, meeting):
+        free(meeting)
+        return False
     overlay.noted = loops.claim(
         words, overlay.h1, overlay.h2, n, overlay.shape, meeting, answers, overlay.notes
     )
@@ -209,10 +214,12 @@ cdef inline bint claim_in_blocks(
         answers[j] = lacking != 0
         # In this order: few keys meet, but a branch on "is new" is mispredicted for every third.
         if meeting[j] and lacking:
-            if not has_room(overlay, overlay.shape.blocks):
-                return False
+            done = has_room(overlay, overlay.shape.blocks)
+            if not done:
+                break
             answers[j] = claim_meeting(words, 8 * <uint64_t>j, lacking, overlay, loops)
-    return True
+    free(meeting)
+    return done
 
 
 cdef inline bint claim_meeting(

@@ -110,9 +110,7 @@ cdef inline Py_ssize_t positions_of_group(
     """
     cdef Py_ssize_t j, some = min(n, GROUP)
     for j in range(some):
-        positions_of(
-            shape, h1[j], h2[j], array, width, write, positions + j * shape.num_hashes
-        )
+        positions_of(shape, h1[j], h2[j], array, width, write, positions + j * shape.num_hashes)
     return some
 
 
@@ -151,9 +149,7 @@ cdef inline Shape shape_of(object params, Py_ssize_t num_words) except *:
     return shape
 
 
-cdef inline Py_ssize_t length_of(
-    const uint64_t[::1] h1, const uint64_t[::1] h2
-) except -1:
+cdef inline Py_ssize_t length_of(const uint64_t[::1] h1, const uint64_t[::1] h2) except -1:
     if h1.shape[0] != h2.shape[0]:
         raise ValueError(f"h1 and h2 differ in length: {h1.shape[0]} and {h2.shape[0]}")
     return h1.shape[0]

@@ -1,4 +1,4 @@
-"""Declarations of ``regions.h``: large batches, in the order of the regions of an array."""
+"""Declarations of ``regions.h``: keys in the order of the regions of an array."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
@@ -7,7 +7,12 @@ from mmbloom._engine.compiled.blocks cimport Shape
 
 cdef extern from "regions.h":
     enum:
-        MOST_IN_REGIONS
+        GATHERED
+
+    uint64_t LARGE_TO_ASK, LARGE_TO_CHANGE
+
+    ctypedef struct Order:
+        uint64_t *o1
 
     # Tests keys, and may add or remove them; returns how many positions it set or cleared.
     ctypedef uint64_t (*Kernel)(
@@ -15,8 +20,10 @@ cdef extern from "regions.h":
         const Shape *shape, uint8_t *answers,
     ) noexcept nogil
 
-    bint in_regions(const Shape *, Py_ssize_t n, int width) noexcept nogil
-    uint64_t do_in_regions(
-        Kernel, const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-        const Shape *, uint8_t *answers, int width, int threads,
+    bint in_regions(const Shape *, Py_ssize_t n, int width, uint64_t large) noexcept nogil
+    bint arrange_keys(
+        Order *, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n, const Shape *,
+        int width, int threads,
     ) noexcept nogil
+    bint is_order_of(const Order *, Py_ssize_t n, const Shape *) noexcept nogil
+    uint64_t work_in_order(Order *, Kernel, const uint64_t *words, uint8_t *answers) noexcept nogil

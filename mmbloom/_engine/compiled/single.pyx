@@ -27,9 +27,6 @@ cimport cython
 
 import numpy as np
 
-from cpython.buffer cimport (
-    PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
-)
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.math cimport INFINITY
@@ -39,6 +36,7 @@ from libc.string cimport memchr
 from mmbloom._engine.compiled.bits cimport OneKey, find
 from mmbloom._engine.compiled.holding cimport LockState, read_owner
 from mmbloom._engine.compiled.hashes cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
+from mmbloom._engine.compiled.octets cimport address_of
 from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_key, spell
 
 from mmbloom._system.sections import MOMENT_NS
@@ -108,14 +106,6 @@ cdef object EVERY_BIT = 2**64 - 1
 cdef object empty = np.empty, bool_ = np.bool_
 
 
-cdef uint8_t *octets_of(array) except NULL:
-    """Return the place of an array's items, which stays as long as the array."""
-    cdef Py_buffer view
-    PyObject_GetBuffer(array, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
-    PyBuffer_Release(&view)
-    return <uint8_t *>view.buf
-
-
 cdef bint hash_few(OneKey one, list keys, Py_ssize_t n, uint64_t *h1, uint64_t *h2) noexcept:
     """Hash the keys of a list if it has n, all bytes, text or ints; call no Python code."""
     if one.keyed:
@@ -139,7 +129,7 @@ cdef bint hash_plain(
             if not find_short_key(<PyObject *>PyList_GET_ITEM(keys, i), &text, &number):
                 return False
             spell(&text, scratch)
-            take_octets[Seeded](&sink, i, text.at, text.length, hash)
+            take_octets[Seeded](&sink, i, text.at, text.length, False, hash)
     end_keys[Seeded](&sink, n, hash)
     return True
 
@@ -383,7 +373,7 @@ cdef class SingleKeys:
         grounds = self.grounds_for(n, nulls)
         if grounds is not None:
             found = empty(n, bool_)
-            answers = octets_of(found)
+            answers = address_of(found)
             if (
                 grounds.is_there()
                 and self.are_current(grounds)
@@ -449,7 +439,7 @@ cdef class SingleKeys:
         grounds = self.grounds_for(n, nulls)
         if grounds is not None:
             new = empty(n, bool_)
-            answers = octets_of(new)
+            answers = address_of(new)
             if (
                 grounds.full_at > 0
                 and not grounds.older

@@ -1,29 +1,31 @@
 """Where the bytes of a key lie, and code points as UTF-8; inline code.
 
-Reading objects needs the interpreter, and cannot raise: it uses CPython's macros, for a list and an
-index within it, and for objects of known types. The rest works without the interpreter. A list is
-read in a critical section: in a Python without the global lock another thread may change it.
+Reading objects cannot raise: it uses CPython's macros, for a list and an index within it, and for
+objects of known types. Any thread may do so while the caller keeps the interpreter, and reads the
+list in a critical section: in a Python without the global lock another thread may change it.
 
 A module for every Python (abi3) may not know the memory layout of objects. There, functions replace
 the macros, and a `str` hides its text, which then only the interpreter can encode.
 """
 
-from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
 
 
 cdef extern from "Python.h":
-    bint PyBytes_CheckExact(PyObject *)
-    char *PyBytes_AS_STRING(PyObject *)
-    Py_ssize_t PyBytes_GET_SIZE(PyObject *)
     bint PyLong_CheckExact(PyObject *)
     int64_t PyLong_AsLongLongAndOverflow(PyObject *, int *) noexcept  # of an int it raises nothing
-    bint PyUnicode_CheckExact(PyObject *)
-    bint PyUnicode_IS_ASCII(PyObject *)
-    int PyUnicode_KIND(PyObject *)
-    void *PyUnicode_DATA(PyObject *)
-    Py_ssize_t PyUnicode_GET_LENGTH(PyObject *)
+
+cdef extern from "Python.h" nogil:  # which read what never changes
+    PyObject *get_item "PyList_GET_ITEM"(PyObject *, Py_ssize_t) noexcept
+    bint PyBytes_CheckExact(PyObject *) noexcept
+    char *PyBytes_AS_STRING(PyObject *) noexcept
+    Py_ssize_t PyBytes_GET_SIZE(PyObject *) noexcept
+    bint PyUnicode_CheckExact(PyObject *) noexcept
+    bint PyUnicode_IS_ASCII(PyObject *) noexcept
+    int PyUnicode_KIND(PyObject *) noexcept
+    void *PyUnicode_DATA(PyObject *) noexcept
+    Py_ssize_t PyUnicode_GET_LENGTH(PyObject *) noexcept
 
 
 cdef extern from *:
@@ -51,9 +53,9 @@ cdef extern from *:
     #define PyList_GET_ITEM(items, i) PyList_GetItem((PyObject *)(items), i)
     #endif
     """
-    bint has_layout "MMBLOOM_HAS_LAYOUT"(PyObject *text)
+    bint has_layout "MMBLOOM_HAS_LAYOUT"(PyObject *text) noexcept nogil
     const bint HIDES_TEXT "MMBLOOM_HIDES_TEXT"  # every str
-    void prefetch_object "__builtin_prefetch"(PyObject *)
+    void prefetch_object "__builtin_prefetch"(PyObject *) noexcept nogil
 
 
 cdef enum:
@@ -73,11 +75,11 @@ ctypedef fused Point:
     uint32_t
 
 
-cdef inline PyObject *item_of(list items, Py_ssize_t i, Py_ssize_t stop) noexcept:
+cdef inline PyObject *item_of(PyObject *items, Py_ssize_t i, Py_ssize_t stop) noexcept nogil:
     """Return an item of a list that is read up to `stop`, and prefetch a later one."""
     if i + OBJECTS_AHEAD < stop:
-        prefetch_object(<PyObject *>PyList_GET_ITEM(items, i + OBJECTS_AHEAD))
-    return <PyObject *>PyList_GET_ITEM(items, i)
+        prefetch_object(get_item(items, i + OBJECTS_AHEAD))
+    return get_item(items, i)
 
 
 cdef inline uint32_t all_bits(const Point *text, size_t length) noexcept nogil:
@@ -99,9 +101,7 @@ cdef inline bint encodable_points(const Point *text, size_t length) noexcept nog
     return True
 
 
-cdef inline size_t encode_points(
-    const Point *text, size_t length, uint8_t *out
-) noexcept nogil:
+cdef inline size_t encode_points(const Point *text, size_t length, uint8_t *out) noexcept nogil:
     cdef size_t i
     cdef uint32_t c
     cdef uint8_t *at = out
@@ -152,7 +152,7 @@ cdef inline void spell(Text *text, uint8_t *scratch) noexcept nogil:
     text.at, text.width = scratch, 0
 
 
-cdef inline bint find_text(PyObject *key, Text *text) noexcept:
+cdef inline bint find_text(PyObject *key, Text *text) noexcept nogil:
     """Find where a `bytes`, or the code points of a `str`, lie.
 
     Return False if it is neither, or of a subclass, or if the text has no UTF-8 or is hidden.

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mmbloom._engine.key_batch import CHUNK_KEYS
-from mmbloom._engine.reference.hash import hash_one
+from mmbloom._engine.key_batch import KeyBatch
+from mmbloom._engine.reference.hash import hash_keys, hash_one, pieces_of
 from mmbloom._system.typing import Array, Bools, HashHalves, Indices, Words
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.format.positions import blocks_of, positions, positions_of_all
@@ -55,28 +55,23 @@ class Claimed(NamedTuple):
     updates: list[tuple[Indices, Words]]
 
 
-def chunk_keys(params: FilterParams, num_keys: int, width: int = 1) -> int:  # noqa: ARG001
-    """Return how many keys of a batch to hand to a call, for an array of these parameters.
-
-    A position of the array has `width` bits.
-
-    The compiled engine takes up to a million for an array of gigabytes, and brings them into the
-    order of its regions; the temporaries of this one are to stay in the cache, whatever the array.
-    """
-    return CHUNK_KEYS
-
-
 def contains(
     words: Words,
-    h1: Words,
-    h2: Words,
+    keys: KeyBatch,
     params: FilterParams,
     threads: int = 1,  # noqa: ARG001
 ) -> Bools:
-    """Test n keys: True where all positions are set. Bool array of shape (n,); O(k n).
+    """Test a batch: True where all positions are set. Bool array of shape (n,); O(k n).
 
     With the compiled engine a number of threads may work on a large batch.
     """
+    found = np.zeros(len(keys), dtype=np.bool_)
+    for piece in pieces_of(len(keys)):
+        found[piece] = _contains(words, *hash_keys(keys[piece], params.key_hash), params)
+    return found
+
+
+def _contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools:
     found = np.ones(len(h1), dtype=np.bool_)
     for column in positions(h1, h2, params):
         found &= _is_set(words, column)
@@ -88,8 +83,28 @@ def contains_any(arrays: list[Words], h1: Words, h2: Words, params: FilterParams
     found = np.zeros(len(h1), dtype=np.bool_)
     for words in arrays:
         left = np.flatnonzero(~found)
-        found[left] = contains(words, h1[left], h2[left], params)
+        found[left] = _contains(words, h1[left], h2[left], params)
     return found
+
+
+def arrange(
+    h1: Words,  # noqa: ARG001
+    h2: Words,  # noqa: ARG001
+    params: FilterParams,  # noqa: ARG001
+    threads: int = 1,  # noqa: ARG001
+    width: int = 1,  # noqa: ARG001
+) -> object:
+    """Bring n keys that are to change an array into the order of its regions, ahead of the lock.
+
+    In that order the compiled engine waits less for a large array, and a number of threads may
+    work on it. A position of the array has `width` bits. The hashes may not change meanwhile.
+
+    Returns
+    -------
+    object, optional
+        What `add`, `increment` or `decrement` of these keys take; None for the order given.
+    """
+    return None
 
 
 def add(
@@ -97,11 +112,9 @@ def add(
     h1: Words,
     h2: Words,
     params: FilterParams,
-    threads: int = 1,  # noqa: ARG001
+    order: object = None,  # noqa: ARG001
 ) -> tuple[Bools, int]:
-    """Test and set n keys, with the answers of one at a time.
-
-    With the compiled engine a number of threads may work on a large batch.
+    """Test and set n keys, with the answers of one at a time, in an order of `arrange`.
 
     Returns
     -------
@@ -110,18 +123,20 @@ def add(
     newly_set : int
         How many bits were clear before.
     """
-    # Of those that lack a bit alone: to sort a batch of known keys was 8 % of its time.
-    claimed = _claim(words, h1, h2, params, lambda lacking: meeting(h1[lacking], params))
-    return claimed.new, commit(words, claimed)
+    new, newly_set = np.zeros(len(h1), dtype=np.bool_), 0
+    for piece in pieces_of(len(h1)):
+        claimed = claim(words, h1[piece], h2[piece], params)
+        new[piece] = claimed.new
+        newly_set += commit(words, claimed)
+    return new, newly_set
 
 
-def meeting(h1: Words, params: FilterParams) -> Bools:
+def _meeting(h1: Words, params: FilterParams) -> Bools:
     """Return which of n keys may hold a position that another of them holds as well.
 
     Only keys of one block can do that in the blocked layout, and in a large filter few share one:
     a key alone in its blocks is new if the array lacks a bit of it, whatever the others are. Two
-    and a half times as fast as sorting all positions (10^9 keys planned, 2 million added). No
-    lock is needed for it. The compiled engine says so of some keys too many.
+    and a half times as fast as sorting all positions (10^9 keys planned, 2 million added).
 
     Returns
     -------
@@ -143,7 +158,7 @@ def meeting(h1: Words, params: FilterParams) -> Bools:
     return met
 
 
-def claim(words: Words, h1: Words, h2: Words, params: FilterParams, meeting: Bools) -> Claimed:
+def claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Claimed:
     """Find which of n keys are new, duplicates within the batch included; set nothing.
 
     Parameters
@@ -154,31 +169,23 @@ def claim(words: Words, h1: Words, h2: Words, params: FilterParams, meeting: Boo
         Hash halves of the keys.
     params : FilterParams
         Layout and number of hashes.
-    meeting : ndarray of bool, shape (n,)
-        As `meeting` returns it.
 
     Returns
     -------
     Claimed
     """
-    return _claim(words, h1, h2, params, meeting.__getitem__)
-
-
-def _claim(
-    words: Words, h1: Words, h2: Words, params: FilterParams, meet: Callable[[Indices], Bools]
-) -> Claimed:
-    """Claim n keys; of those at the given places, `meet` tells which may meet."""
     found = np.zeros(len(h1), dtype=np.bool_)
     all_updates: list[tuple[Indices, Words]] = []
-    for start in range(0, len(h1), CHUNK_KEYS):
-        chunk = slice(start, start + CHUNK_KEYS)
-        # What earlier chunks will set counts as set for later ones, as one by one.
+    for piece in pieces_of(len(h1)):
+        # What earlier pieces will set counts as set for later ones, as one by one.
         pending = _positions_in(all_updates)
-        columns = positions_of_all(h1[chunk], h2[chunk], params)
+        columns = positions_of_all(h1[piece], h2[piece], params)
         clear = _clear(words, columns, pending)
         lacking = np.flatnonzero(clear.any(axis=0))
-        new, updates = _claim_lacking(columns, clear, lacking, meet(start + lacking))
-        found[chunk] = new
+        # Of those that lack a bit alone: to sort a batch of known keys was 8 % of its time.
+        met = _meeting(h1[piece][lacking], params)
+        new, updates = _claim_lacking(columns, clear, lacking, met)
+        found[piece] = new
         all_updates += updates
     return Claimed(found, int(np.count_nonzero(found)), all_updates)
 

@@ -1,7 +1,5 @@
 """The reference kernels of four-bit counters: exact one-by-one answers from vectorised numpy.
 
-With the compiled engine a number of threads may work on a large batch.
-
 The array is little-endian uint64 words of sixteen counters: counter p is in bits 4 * (p & 15)
 and the three above of word p >> 4. A key is there when none of its counters is 0. Adding one
 raises each DISTINCT counter of the key by one, and removing one that is there lowers each by
@@ -16,8 +14,9 @@ it twice would not have taken.
 
 import numpy as np
 
-from mmbloom._engine.key_batch import CHUNK_KEYS
+from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._engine.reference.bits import count_set
+from mmbloom._engine.reference.hash import hash_keys, pieces_of
 from mmbloom._system.typing import Array, Bools, Words
 from mmbloom.format.positions import positions
 from mmbloom.sizing.params import FilterParams
@@ -31,12 +30,18 @@ Held = tuple[Words, Array[np.intp]]  # distinct positions, and the key that has 
 
 def counted_contains(
     words: Words,
-    h1: Words,
-    h2: Words,
+    keys: KeyBatch,
     params: FilterParams,
     threads: int = 1,  # noqa: ARG001
 ) -> Bools:
-    """Test n keys: True where no counter is 0. Bool array of shape (n,); O(k n)."""
+    """Test a batch: True where no counter of a key is 0. Bool array of shape (n,)."""
+    found = np.zeros(len(keys), dtype=np.bool_)
+    for piece in pieces_of(len(keys)):
+        found[piece] = _contains(words, *hash_keys(keys[piece], params.key_hash), params)
+    return found
+
+
+def _contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools:
     found = np.ones(len(h1), dtype=np.bool_)
     for column in positions(h1, h2, params):
         found &= _counts(words, column) != 0
@@ -48,7 +53,7 @@ def increment(
     h1: Words,
     h2: Words,
     params: FilterParams,
-    threads: int = 1,  # noqa: ARG001
+    order: object = None,  # noqa: ARG001
 ) -> tuple[Bools, int]:
     """Test and count n keys, with the answers of one at a time.
 
@@ -61,10 +66,9 @@ def increment(
     """
     new = np.zeros(len(h1), dtype=np.bool_)
     newly_set = 0
-    for start in range(0, len(h1), CHUNK_KEYS):
-        chunk = slice(start, start + CHUNK_KEYS)
-        held, _ = distinct = _distinct(h1[chunk], h2[chunk], params)
-        new[chunk] = _first_of_zero(words, distinct, len(h1[chunk]))
+    for piece in pieces_of(len(h1)):
+        held, _ = distinct = _distinct(h1[piece], h2[piece], params)
+        new[piece] = _first_of_zero(words, distinct, len(h1[piece]))
         position, more = np.unique(held, return_counts=True)
         before = _counts(words, position)
         added = np.minimum(more.astype(np.uint64), _LAST - before)
@@ -86,7 +90,7 @@ def decrement(
     h1: Words,
     h2: Words,
     params: FilterParams,
-    threads: int = 1,  # noqa: ARG001
+    order: object = None,  # noqa: ARG001
 ) -> tuple[Bools, int]:
     """Test n keys and uncount those that are there, with the answers of one at a time.
 
@@ -99,14 +103,13 @@ def decrement(
     """
     found = np.zeros(len(h1), dtype=np.bool_)
     newly_clear = 0
-    for start in range(0, len(h1), CHUNK_KEYS):
-        chunk = slice(start, start + CHUNK_KEYS)
-        distinct = _distinct(h1[chunk], h2[chunk], params)
+    for piece in pieces_of(len(h1)):
+        distinct = _distinct(h1[piece], h2[piece], params)
         # Counters only fall here: what is not there at first is not there at its turn.
-        found[chunk] = counted_contains(words, h1[chunk], h2[chunk], params)
-        _refuse_the_late(words, distinct, found[chunk])
+        found[piece] = _contains(words, h1[piece], h2[piece], params)
+        _refuse_the_late(words, distinct, found[piece])
         held, key = distinct
-        position, less = np.unique(held[found[chunk][key]], return_counts=True)
+        position, less = np.unique(held[found[piece][key]], return_counts=True)
         before = _counts(words, position)
         taken = np.where(before == _LAST, np.uint64(0), less.astype(np.uint64))
         gone = taken == before
