@@ -370,8 +370,7 @@ def hash_many(keys: Keys, params: HasHash, *, threads: int | None = None) -> Has
         Of one of the filters. Only its hash and seed count: filters of other sizes, layouts and
         kinds take the same hashes.
     threads : int, optional
-        How many threads hash a batch of 65,536 keys or more; by default one for each core that
-        the process may use.
+        How many threads may hash, as for `BloomFilter.open`.
 
     Returns
     -------

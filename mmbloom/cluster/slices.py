@@ -220,8 +220,8 @@ class SlicePlan:
             Whether a null is an error, or in no slice: then its slice is -1, and the other rows
             keep their numbers.
         threads : int, default 1
-            How many threads hash a batch of 65,536 keys or more. On a cluster's worker, other tasks
-            need the cores.
+            How many threads may hash a batch of 65,536 keys or more. On a cluster's worker, other
+            tasks need the cores.
 
         Returns
         -------

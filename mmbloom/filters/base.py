@@ -3,8 +3,8 @@
 A query changes nothing. Bits only go from 0 to 1, so a reader needs no lock while others write: at
 worst it misses a key whose add has not returned. (Counters go down as well: see ``counting.py``.)
 Every change goes to the shelf of its files, which holds the write lock around it. A batch is
-coerced, hashed ahead in chunks, added under the lock, and corrected by the exclusions. This file
-touches no bit, no byte and no lock itself.
+coerced, cut into chunks that are each hashed ahead and added under the lock, and corrected by the
+exclusions. This file touches no bit, no byte and no lock itself.
 """
 
 from __future__ import annotations
@@ -64,9 +64,8 @@ class Filter(ABC):
 
     Notes
     -----
-    A batch is handled in chunks of 16,384 keys, or of up to a million where the array is of
-    gigabytes, each of which takes the write lock once. An answer never depends on how large a
-    batch is, on the engine or on the number of threads.
+    A batch is handled in chunks of up to a million keys, each of which takes the write lock once.
+    An answer never depends on how large a batch is, on the engine or on the number of threads.
     """
 
     _shelf: Shelf
@@ -286,8 +285,11 @@ class Filter(ABC):
         allow_network : bool, default False
             Allow writing on a network file system, which is safe from one host only.
         threads : int, optional
-            How many threads hash and test a batch of 65,536 keys or more; by default one for
-            each core that the process may use. No answer depends on it.
+            How many threads a call may use, the caller's among them; by default one for each
+            core that the process may use. Each gets 32,768 keys at least, so a batch of fewer
+            than 65,536 starts none, and there are 64 at most. Keys are added by several threads
+            where the array is of 256 MiB or more, and less with more threads; the numpy engine
+            uses one. No answer depends on it.
         preload : bool, default False
             Read the whole file into memory first, so that no key waits for the disk.
         verify_after_add : bool, default False

@@ -14,7 +14,7 @@ cdef tuple run(
 
 cdef object ask(
     Kernel kernel, const uint64_t *words, const Shape *shape, int width, keys, key_hash,
-    int threads,
+    Py_ssize_t threads,
 )
 
 cdef uint64_t find(

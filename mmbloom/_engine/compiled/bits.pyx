@@ -67,7 +67,8 @@ cdef class Arranged:
 
 
 cdef Arranged arranged(
-    const uint64_t[::1] h1, const uint64_t[::1] h2, const Shape *shape, int width, int threads
+    const uint64_t[::1] h1, const uint64_t[::1] h2, const Shape *shape, int width,
+    Py_ssize_t threads,
 ):
     """Bring n keys into order; return None if there is no memory for it."""
     cdef Arranged made = Arranged()
@@ -77,7 +78,9 @@ cdef Arranged arranged(
     return made if done else None
 
 
-def arrange(const uint64_t[::1] h1, const uint64_t[::1] h2, params, int threads=1, int width=1):
+def arrange(
+    const uint64_t[::1] h1, const uint64_t[::1] h2, params, Py_ssize_t threads=1, int width=1
+):
     """Bring n keys into order if that pays for a change; see `reference.bits.arrange`."""
     cdef Shape shape = shape_of(params, params.num_bits // 64)
     cdef Py_ssize_t n = length_of(h1, h2)
@@ -113,7 +116,7 @@ cdef tuple run(
 
 cdef object ask(
     Kernel kernel, const uint64_t *words, const Shape *shape, int width, keys, key_hash,
-    int threads,
+    Py_ssize_t threads,
 ):
     """Run a kernel that changes nothing on the keys of a batch; return a bool array."""
     cdef Py_ssize_t n = len(keys)
@@ -123,7 +126,7 @@ cdef object ask(
     return run(kernel, words, h1, h2, shape, arranged(h1, h2, shape, width, threads))[0]
 
 
-def contains(const uint64_t[::1] words, keys, params, int threads=1):
+def contains(const uint64_t[::1] words, keys, params, Py_ssize_t threads=1):
     """Test a batch; see `reference.bits.contains`."""
     cdef Shape shape = shape_of(params, words.shape[0])
     return ask(find, &words[0], &shape, BIT, keys, params.key_hash, threads)

@@ -87,7 +87,7 @@ cdef inline void enqueue(
         positions_of(shape, h1[j], h2[j], octets, WIDTH, False, queued(queue, j))
 
 
-def counted_contains(const uint64_t[::1] words, keys, params, int threads=1):
+def counted_contains(const uint64_t[::1] words, keys, params, Py_ssize_t threads=1):
     """Test a batch; see `reference.counters.counted_contains`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
     return ask(find_counted, &words[0], &shape, WIDTH, keys, params.key_hash, threads)

@@ -7,5 +7,5 @@ from mmbloom._engine.compiled.regions cimport Kernel
 
 
 cdef object look_up(
-    Kernel kernel, const uint64_t *words, const Shape *shape, keys, key_hash, int threads
+    Kernel kernel, const uint64_t *words, const Shape *shape, keys, key_hash, Py_ssize_t threads
 )

@@ -134,7 +134,7 @@ def code_points(items):
     return np.require(native, None, "CA").view(np.uint32).reshape(len(items), -1)
 
 
-def hash_keys(keys, key_hash, int threads=1):
+def hash_keys(keys, key_hash, Py_ssize_t threads=1):
     """Hash a batch to (h1, h2), two new uint64 arrays of shape (n,); see `reference.hash`."""
     cdef Task task
     # One array: of two, the allocator gave the memory back after each call, 5 ns more a key.
@@ -146,7 +146,7 @@ def hash_keys(keys, key_hash, int threads=1):
 
 
 cdef object look_up(
-    Kernel kernel, const uint64_t *words, const Shape *shape, keys, key_hash, int threads
+    Kernel kernel, const uint64_t *words, const Shape *shape, keys, key_hash, Py_ssize_t threads
 ):
     """Hash a batch and run a kernel that changes nothing on it; return a bool array of shape (n,).
 
@@ -172,7 +172,7 @@ def siphash(const uint8_t[::1] octets, key, int compressions=1, int finalization
     return h1, h2
 
 
-cdef int do_task(Task *task, keys, key_hash, int threads) except -1:
+cdef int do_task(Task *task, keys, key_hash, Py_ssize_t threads) except -1:
     """Do a task with the keys of a batch, in whatever form."""
     cdef Py_ssize_t wrong
     name, seed = key_hash
@@ -197,7 +197,7 @@ cdef int do_task(Task *task, keys, key_hash, int threads) except -1:
     return 0
 
 
-cdef object find_keys(Keys *to, keys, key_hash, int threads):
+cdef object find_keys(Keys *to, keys, key_hash, Py_ssize_t threads):
     """Find where the keys of a batch lie; return what is to be kept as long as they are read."""
     cdef Text *buffer
     cdef const int64_t[::1] words
@@ -261,7 +261,9 @@ cdef object find_keys(Keys *to, keys, key_hash, int threads):
     return starts, ends
 
 
-cdef int do_list(Task *task, list items, Py_ssize_t first, Py_ssize_t stop, int threads) except -1:
+cdef int do_list(
+    Task *task, list items, Py_ssize_t first, Py_ssize_t stop, Py_ssize_t threads
+) except -1:
     """Hash a part of a list, some keys at a time.
 
     The caller keeps the interpreter, so that the list keeps its objects while the threads read

@@ -27,18 +27,18 @@ enum {
 /* When keys are ordered. Nanoseconds a key, batches of a million, with the arranging, in the order
    given and by regions; on an AMD EPYC, in shared memory of pages of 4 KiB:
 
-       array      lines of a key   1 thread: add   present   absent   2 threads: add   present   absent
-       0.1 GB     1                15, 21          14, 21    14, 22   20, 16            7, 17     7, 16
-       0.4 GB     1                30, 21          16, 21    16, 20   22, 19            8, 18     8, 17
-       1.2 GB     1                42, 25          18, 21    17, 22   36, 13            9, 12     9, 12
-       3.7 GB     1                82, 39          40, 32    40, 32   82, 27           20, 28    18, 27
-       0.4 GB     2                51, 42          31, 40    23, 30   58, 27           20, 22    13, 20
-       1.2 GB     2                206, 52         112, 46   54, 35   210, 28          31, 26    17, 19
-       3.9 GB     2                303, 73         162, 60   85, 47   290, 43          85, 38    42, 26
-       0.1 GB     4 (counters)     51, 35          42, 27    43, 27   47, 26           22, 20    21, 20
-       0.4 GB     4                84, 44          53, 41    52, 42   81, 38           31, 31    28, 31
-       0.9 GB     4                272, 58         163, 52   153, 53  229, 34          45, 32    38, 34
-       2.8 GB     4                302, 92         154, 74   156, 74  314, 45          94, 40    74, 40
+       array    lines of a key  1 thread: add   present   absent   2 threads: add  present  absent
+       0.1 GB   1               15, 21          14, 21    14, 22   20, 16          7, 17    7, 16
+       0.4 GB   1               30, 21          16, 21    16, 20   22, 19          8, 18    8, 17
+       1.2 GB   1               42, 25          18, 21    17, 22   36, 13          9, 12    9, 12
+       3.7 GB   1               82, 39          40, 32    40, 32   82, 27          20, 28   18, 27
+       0.4 GB   2               51, 42          31, 40    23, 30   58, 27          20, 22   13, 20
+       1.2 GB   2               206, 52         112, 46   54, 35   210, 28         31, 26   17, 19
+       3.9 GB   2               303, 73         162, 60   85, 47   290, 43         85, 38   42, 26
+       0.1 GB   4 (counters)    51, 35          42, 27    43, 27   47, 26          22, 20   21, 20
+       0.4 GB   4               84, 44          53, 41    52, 42   81, 38          31, 31   28, 31
+       0.9 GB   4               272, 58         163, 52   153, 53  229, 34         45, 32   38, 34
+       2.8 GB   4               302, 92         154, 74   156, 74  314, 45         94, 40   74, 40
 
    In the order given several threads can ask, but only one can add. So an order is worth it where
    the size of the array times the lines of a key is 2 GiB or more for each thread that asks; or,
@@ -152,7 +152,7 @@ INLINE int in_regions(const Shape *shape, ptrdiff_t n, int width, uint64_t large
    read twice, and must not change in between: a key could get into the region of another thread. */
 INLINE int arrange_keys(
     Order *all, const uint64_t *h1, const uint64_t *h2, ptrdiff_t n, const Shape *shape,
-    int width, int threads)
+    int width, ptrdiff_t threads)
 {
     *all = (Order){
         .n = n, .threads = threads_for(n, threads), .h1 = h1, .h2 = h2, .shape = *shape,

@@ -23,7 +23,7 @@ cdef extern from "regions.h":
     bint in_regions(const Shape *, Py_ssize_t n, int width, uint64_t large) noexcept nogil
     bint arrange_keys(
         Order *, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n, const Shape *,
-        int width, int threads,
+        int width, Py_ssize_t threads,
     ) noexcept nogil
     bint is_order_of(const Order *, Py_ssize_t n, const Shape *) noexcept nogil
     uint64_t work_in_order(Order *, Kernel, const uint64_t *words, uint8_t *answers) noexcept nogil

@@ -25,10 +25,10 @@ typedef struct {
 } Task;
 
 /* How many threads are worth starting for n keys, the caller's among them. */
-static inline int threads_for(ptrdiff_t n, int threads)
+static inline int threads_for(ptrdiff_t n, ptrdiff_t threads)
 {
     ptrdiff_t most = n / FEWEST_A_THREAD < MOST_THREADS ? n / FEWEST_A_THREAD : MOST_THREADS;
-    return threads < 1 || most < 1 ? 1 : threads < most ? threads : (int)most;
+    return threads < 1 || most < 1 ? 1 : (int)(threads < most ? threads : most);
 }
 
 static inline void *run_task(void *given)

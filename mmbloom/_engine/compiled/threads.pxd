@@ -8,6 +8,6 @@ cdef extern from "threads.h":
 
     ctypedef void (*Part)(void *work, int thread) noexcept nogil
 
-    int threads_for(Py_ssize_t n, int threads) noexcept nogil
+    int threads_for(Py_ssize_t n, Py_ssize_t threads) noexcept nogil
     void in_threads(Part, void *work, int threads) noexcept nogil
     Py_ssize_t take_next(Py_ssize_t *next, Py_ssize_t some, Py_ssize_t n) noexcept nogil
