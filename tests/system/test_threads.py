@@ -220,6 +220,74 @@ def test_no_thread_to_be_had(create: Create, seed: int, way: str) -> None:
     assert in_child(in_little_memory)
 
 
+def unaligned(keys: Any) -> Any:
+    octets = np.empty(keys.nbytes + 1, np.uint8)[1:]
+    octets[:] = keys.view(np.uint8)
+    return octets.view(keys.dtype)
+
+
+def read_only(keys: Any) -> Any:
+    keys = keys.copy()
+    keys.flags.writeable = False
+    return keys
+
+
+ODD: dict[str, Callable[[Any], Any]] = {
+    "unaligned": unaligned,
+    "read-only": read_only,
+    "byte-swapped": lambda keys: keys.astype(keys.dtype.newbyteorder()),
+    "backwards": lambda keys: keys[::-1].copy()[::-1],
+    "of every second item": lambda keys: np.repeat(keys, 2)[::2],
+    "none": lambda keys: keys[:0],
+    "one": lambda keys: keys[:1],
+}
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i4", "S9", "U9"])
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_arrays(create: Create, odd: str, dtype: str) -> None:
+    """However an array lies in memory, threads read the keys that it has, or none."""
+    keys = np.arange(MANY) if dtype[0] == "i" else np.char.mod("k %d", np.arange(MANY))
+    keys = keys.astype(dtype)
+    seen = create(MANY, 1e-9, seed=1, threads=3)
+    seen.add_many(keys[:-1])
+    found = seen.contains_many(ODD[odd](keys))
+    expected = np.ones(len(ODD[odd](keys)), np.bool_)
+    if len(expected) == MANY:
+        expected[-1] = False
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(seen.add_many(ODD[odd](keys)), ~expected)
+
+
+@pytest.mark.parametrize("form", ["ints", "S array", "U array", "hashes"])
+def test_arrays_that_change_meanwhile(path: str, seed: int, form: str) -> None:
+    """Whatever keys the threads then read, no bit is lost: they never meet in one line."""
+    chance, ended = np.random.default_rng(seed), threading.Event()
+    numbers = chance.integers(0, 2**63, (2, 2 * MANY), np.uint64)
+    arrays = [*numbers]
+    if form != "hashes":
+        arrays = [numbers[0].astype({"ints": "i8", "S array": "S", "U array": "U"}[form])]
+    # 290 MB: so large that the threads of a call add in regions of their own.
+    with BloomFilter.create(path, 240_000_000, seed=1, threads=3, reserve="fallocate") as seen:
+        call = seen.add_hashes if form == "hashes" else seen.add_many
+
+        def change() -> None:
+            while not ended.is_set():
+                for array in arrays:
+                    array[:] = np.roll(array, 1)
+
+        changing = threading.Thread(target=change)
+        changing.start()
+        try:
+            for _ in range(8):
+                call(*arrays)
+        finally:
+            ended.set()
+            changing.join()
+        counted = seen.info().positions_set
+        assert seen.recount() == counted
+
+
 def truncate(seen: BloomFilter) -> None:
     os.truncate(seen.path, 8192)
 

@@ -430,5 +430,7 @@ cdef inline bint locate(const Keys *keys, Py_ssize_t i, Text *text) noexcept nog
     else:
         start = <int32_t>load_4(keys.starts + i * keys.starts_apart)
         end = <int32_t>load_4(keys.ends + i * keys.ends_apart)
+    if not 0 <= start <= end <= <Py_ssize_t>keys.size:
+        return False
     text.at, text.length = keys.at + start, end - start
-    return 0 <= start <= end <= <Py_ssize_t>keys.size
+    return True
