@@ -1,5 +1,6 @@
 """Batches on several threads: the answers of one, errors to the caller, and no thread left."""
 
+import itertools
 import mmap
 import os
 import resource
@@ -261,31 +262,35 @@ def test_odd_arrays(create: Create, odd: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("form", ["ints", "S array", "U array", "hashes"])
 def test_arrays_that_change_meanwhile(path: str, seed: int, form: str) -> None:
-    """Whatever keys the threads then read, no bit is lost: they never meet in one line."""
-    chance, ended = np.random.default_rng(seed), threading.Event()
-    numbers = chance.integers(0, 2**63, (2, 2 * MANY), np.uint64)
-    arrays = [*numbers]
-    if form != "hashes":
-        arrays = [numbers[0].astype({"ints": "i8", "S array": "S", "U array": "U"}[form])]
-    # 290 MB: so large that the threads of a call add in regions of their own.
-    with BloomFilter.create(path, 240_000_000, seed=1, threads=3, reserve="fallocate") as seen:
-        call = seen.add_hashes if form == "hashes" else seen.add_many
+    """Whatever keys the threads then read, all is in its place, and no bit is lost."""
+    numbers = np.random.default_rng(seed).integers(0, 2**63, (2, 2, 3 * MANY), np.uint64)
+    of_keys = {"ints": "i8", "S array": "S", "U array": "U"}
+    states = [
+        [*halves] if form == "hashes" else [halves[0].astype(of_keys[form])] for halves in numbers
+    ]
+    arrays = [array.copy() for array in states[0]]
+
+    def add() -> bool:
+        ended = threading.Event()
 
         def change() -> None:
-            while not ended.is_set():
-                for array in arrays:
-                    array[:] = np.roll(array, 1)
+            for state in itertools.cycle(states):
+                for array, other in zip(arrays, state, strict=True):
+                    np.copyto(array, other)
+                if ended.is_set():
+                    break
 
         changing = threading.Thread(target=change)
-        changing.start()
-        try:
+        # 290 MB: so large that the threads of a call add in regions of their own.
+        with BloomFilter.create(path, 240_000_000, seed=1, threads=3, reserve="fallocate") as seen:
+            changing.start()
             for _ in range(8):
-                call(*arrays)
-        finally:
+                (seen.add_hashes if form == "hashes" else seen.add_many)(*arrays)
             ended.set()
             changing.join()
-        counted = seen.info().positions_set
-        assert seen.recount() == counted
+            return seen.info().positions_set == seen.recount()
+
+    assert in_child(add)
 
 
 def truncate(seen: BloomFilter) -> None:
