@@ -7,8 +7,7 @@ waits beside four processes that add millions of keys a call, which hold the loc
 Method: the processes are started, touch the filter's pages, meet, and add their batches of
 fresh keys at once; the time is from the first start to the last end. Rounds take turns. For the
 waits four processes add int64 arrays for some seconds, and a fifth a key every tenth of a
-millisecond: each of its calls is timed. A chunk is 16,384 keys, and up to a million where the
-array is too large for the processor's table of pages, as at 1e-6.
+millisecond: each of its calls is timed. A chunk has up to a million keys.
 
 Limits: mmbloom uses all cores for one batch where it can, so that one writer may leave
 nothing to gain; what counts is that several lose nothing.

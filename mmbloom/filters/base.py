@@ -594,14 +594,14 @@ ClosedFilterError
         newest.require_room(new.first_places())
 
     def _add_chunks(self, batch: Batch) -> Bools:
-        exclusions, answers = self._exclusions, []
-        for keys in batch.cut():
-            hashes = self._hash(keys)
-            new = self._shelf.add_chunk(hashes)
-            if not exclusions.empty:
-                new = exclusions.correct_new(new, [keys], hashes)
-            answers.append(new)
-        return batch.answers(answers)
+        return batch.answers([self._add_chunk(chunk) for chunk in batch.cut()])
+
+    def _add_chunk(self, keys: KeyBatch) -> Bools:
+        hashes = self._hash(keys)
+        new = self._shelf.add_chunk(hashes)
+        if self._exclusions.empty:
+            return new
+        return self._exclusions.correct_new(new, [keys], hashes)
 
     def claim(self, keys: Keys, *, nulls: Nulls = "error") -> Claim:
         """Learn which keys are new, and mark them only if the block that follows succeeds.
