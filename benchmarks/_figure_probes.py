@@ -30,8 +30,9 @@ def singly(library: Library, folder: str, keys: int) -> Cell:
     """Time adding keys one by one to a small filter, and looking up keys of which half are in."""
 
     def add(bloom: Any, some: list[bytes]) -> None:
+        call = library.adding(bloom)
         for key in some:
-            bloom.add(key)
+            call(key)
 
     def look_up(bloom: Any, some: list[bytes]) -> None:
         for key in some:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from _library import Library, lacking
@@ -233,4 +234,151 @@ class Pyprobables(Library):
         lacking("by number")  # of keys, not by time
 
 
-LIBRARIES: list[Library] = [Mmbloom(), Rbloom(), Pybloomfilter(), Bloomsieve(), Pyprobables()]
+class SketchOxide(Library):
+    """In memory, in batches of `bytes`; a file is the filter's bytes, written and read whole."""
+
+    package, module = "sketch-oxide", "sketch_oxide"
+    windows = "yes"
+
+    def create(self, path: str, capacity: int, rate: float = 0.01) -> Any:  # noqa: ARG002
+        from sketch_oxide import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter(capacity, rate)
+
+    def settle(self, bloom: Any, path: str) -> None:
+        Path(path).write_bytes(bloom.to_bytes())
+
+    def open(self, path: str) -> Any:
+        from sketch_oxide import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter.from_bytes(Path(path).read_bytes())
+
+    def open_read_only(self, path: str) -> Any:
+        return self.open(path)  # into memory, where changes stay
+
+    def adding(self, bloom: Any) -> Callable[[bytes], object]:
+        call: Callable[[bytes], object] = bloom.insert
+        return call
+
+    def add_tells(self, bloom: Any, key: bytes) -> bool:  # noqa: ARG002
+        lacking()
+
+    def add_batch(self, bloom: Any, keys: Any) -> object:
+        return bloom.insert_batch(keys)
+
+    def query_batch(self, bloom: Any, keys: Sequence[bytes]) -> list[bool]:
+        return list(bloom.contains_batch(keys))
+
+    def union(self, one: Any, other: Any, path: str) -> Any:  # noqa: ARG002
+        one.merge(other)
+        return one
+
+    def intersection(self, one: Any, other: Any, path: str) -> Any:  # noqa: ARG002
+        lacking()
+
+    def removing(self, path: str) -> tuple[Any, Callable[[bytes], object]]:  # noqa: ARG002
+        from sketch_oxide import CountingBloomFilter  # noqa: PLC0415
+
+        bloom = CountingBloomFilter(1000, 0.01)
+        return bloom, bloom.remove
+
+    def expiring(self, path: str) -> None:  # noqa: ARG002
+        from sketch_oxide import StableBloomFilter  # noqa: PLC0415
+
+        bloom = StableBloomFilter(100, 1e-6)
+        for number in range(10_000):
+            bloom.insert(b"%d" % number)
+        assert b"9999" in bloom
+        assert b"0" not in bloom
+        lacking("by chance")  # a key that is added wears others out, not time
+
+
+class Hazy(Library):
+    """In memory; a file is written and read whole, under a checksum."""
+
+    package = module = "hazy"
+    windows = "yes"
+
+    def create(self, path: str, capacity: int, rate: float = 0.01) -> Any:  # noqa: ARG002
+        from hazy import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter(capacity, rate)
+
+    def settle(self, bloom: Any, path: str) -> None:
+        bloom.save(path)
+
+    def open(self, path: str) -> Any:
+        from hazy import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter.load(path)
+
+    def open_read_only(self, path: str) -> Any:
+        return self.open(path)  # into memory, where changes stay
+
+    def add_tells(self, bloom: Any, key: bytes) -> bool:  # noqa: ARG002
+        lacking()
+
+    def add_batch(self, bloom: Any, keys: Any) -> object:
+        return bloom.update_many(keys)
+
+    def query_batch(self, bloom: Any, keys: Sequence[bytes]) -> list[bool]:
+        return list(bloom.query_many(keys))
+
+    def union(self, one: Any, other: Any, path: str) -> Any:  # noqa: ARG002
+        return one | other
+
+    def removing(self, path: str) -> tuple[Any, Callable[[bytes], object]]:  # noqa: ARG002
+        from hazy import CountingBloomFilter  # noqa: PLC0415
+
+        bloom = CountingBloomFilter(1000, 0.01)
+        return bloom, bloom.remove
+
+    def growing(self, path: str, capacity: int) -> Any:  # noqa: ARG002
+        from hazy import ScalableBloomFilter  # noqa: PLC0415
+
+        return ScalableBloomFilter(capacity, 0.01)
+
+
+class Zpds(Library):
+    """In memory, with no way into a file; NumPy in and out."""
+
+    package = module = "zpds"
+    windows = "yes"
+
+    def create(self, path: str, capacity: int, rate: float = 0.01) -> Any:  # noqa: ARG002
+        from zpds import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter(capacity, rate)
+
+    def settle(self, bloom: Any, path: str) -> None:  # noqa: ARG002
+        lacking("no file")
+
+    def add_batch(self, bloom: Any, keys: Any) -> object:
+        return bloom.add_many(keys)
+
+    def query_batch(self, bloom: Any, keys: Sequence[bytes]) -> list[bool]:
+        return list(bloom.contains_many(keys))
+
+    def union(self, one: Any, other: Any, path: str) -> Any:  # noqa: ARG002
+        lacking()
+
+    def intersection(self, one: Any, other: Any, path: str) -> Any:  # noqa: ARG002
+        lacking()
+
+    def removing(self, path: str) -> tuple[Any, Callable[[bytes], object]]:  # noqa: ARG002
+        from zpds import CuckooFilter  # noqa: PLC0415
+
+        bloom = CuckooFilter(1000)
+        return bloom, bloom.remove
+
+
+LIBRARIES: list[Library] = [
+    Mmbloom(),
+    Rbloom(),
+    Pybloomfilter(),
+    Bloomsieve(),
+    Pyprobables(),
+    SketchOxide(),
+    Hazy(),
+    Zpds(),
+]

@@ -49,9 +49,14 @@ class Library:
         """Open a file that may only be read."""
         lacking()
 
+    def adding(self, bloom: Any) -> Callable[[bytes], object]:
+        """Give the call that adds one key."""
+        call: Callable[[bytes], object] = bloom.add
+        return call
+
     def add(self, bloom: Any, key: bytes) -> object:
         """Add one key."""
-        return bloom.add(key)
+        return self.adding(bloom)(key)
 
     def add_tells(self, bloom: Any, key: bytes) -> bool:
         """Add one key; say whether it was new."""

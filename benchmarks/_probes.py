@@ -39,12 +39,17 @@ def yes(true: bool, **measured: float) -> Cell:
     return Cell("yes" if true else "no", measured or {"yes": float(true)})
 
 
-def kept(library: Library, path: str, rate: float = 0.01) -> str:
-    """Leave a file with KEYS."""
+def filled(library: Library, path: str, rate: float = 0.01) -> Any:
+    """Make a filter with KEYS."""
     bloom = library.create(path, ROOM, rate)
     for key in KEYS:
         library.add(bloom, key)
-    library.settle(bloom, path)
+    return bloom
+
+
+def kept(library: Library, path: str, rate: float = 0.01) -> str:
+    """Leave a file with KEYS."""
+    library.settle(filled(library, path, rate), path)
     return path
 
 
@@ -120,24 +125,32 @@ def _refuses(library: Library, path: str) -> bool:
 
 
 def rot(library: Library, folder: str) -> Cell:
-    """Flip a bit amid the bits of a copy that has checksums."""
-    plain, path = (os.path.join(folder, name) for name in ("plain", "sealed"))
+    """Flip a bit amid the bits of a file, then of a copy that has checksums."""
+    flipped, plain, path = (os.path.join(folder, name) for name in ("flipped", "plain", "sealed"))
+    _flip(kept(library, flipped))
+    if _refuses(library, flipped):
+        return Cell("on loading", {"yes": 1.0})
     library.sealed(library.open(kept(library, plain)), path)
-    with open(path, "r+b") as file:
-        file.seek(4096 + 100)
-        (byte,) = file.read(1)
-        file.seek(4096 + 100)
-        file.write(bytes([byte ^ 1]))
+    _flip(path)
     # An archive is checked when it is verified, not at each opening.
     command = [sys.executable, "-P", "-m", library.module, "verify", path]
     done = subprocess.run(command, capture_output=True, check=False)
     return Cell("sealed copy" if done.returncode == 1 else "no", {"exit": float(done.returncode)})
 
 
+def _flip(path: str) -> None:
+    with open(path, "r+b") as file:
+        place = min(4096 + 100, os.path.getsize(path) - 100)  # past any header, before any sum
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 1]))
+
+
 def batches(library: Library, folder: str) -> Cell:
     """Look up keys of which half are there; add keys of which half are new, one of them twice."""
     found: dict[str, float] = {"look up": 0, "add": 0}
-    bloom = library.open(kept(library, os.path.join(folder, "seen"), FEW))
+    bloom = filled(library, os.path.join(folder, "seen"), FEW)
     with suppress(LackingError):
         answers = library.query_batch(bloom, KEYS + ABSENT)
         found["look up"] = float(answers == [True] * ROOM + [False] * ROOM)
@@ -170,15 +183,19 @@ def columns(library: Library, folder: str) -> Cell:
     """Add arrays that give no object a key."""
     import pyarrow as pa  # noqa: PLC0415  need not be installed
 
-    takes: dict[str, float] = {"NumPy": 0, "Arrow": 0}
-    for name, keys in {
-        "NumPy": np.array(KEYS).view(_Closed),
-        "Arrow": _Column(pa.array([key.decode() for key in KEYS])),
-    }.items():
+    alike = [key for key in KEYS if len(key) == len(KEYS[0])]  # an array pads none of these
+    takes: dict[str, float] = {}
+    for name, keys, array in (
+        ("NumPy", KEYS, np.array(KEYS).view(_Closed)),
+        ("NumPy of one length", alike, np.array(alike).view(_Closed)),
+        ("Arrow", KEYS, _Column(pa.array([key.decode() for key in KEYS]))),
+    ):
         bloom = library.create(os.path.join(folder, name), ROOM)
         with suppress(TypeError, LackingError):
-            library.add_batch(bloom, keys)
-            takes[name] = float(not missing(bloom))
+            library.add_batch(bloom, array)
+            takes[name] = float(not missing(bloom, keys))
+    if takes.get("NumPy"):
+        del takes["NumPy of one length"]
     return Cell(" and ".join(name for name, done in takes.items() if done) or "no", takes)
 
 
@@ -186,7 +203,7 @@ def removal(library: Library, folder: str) -> Cell:
     """Remove half of the keys: none of the others may go, few of these stay."""
     bloom, remove = library.removing(os.path.join(folder, "counting"))
     for key in KEYS:
-        bloom.add(key)
+        library.add(bloom, key)
     for key in KEYS[::2]:
         remove(key)
     gone = missing(bloom, KEYS[::2])

@@ -66,7 +66,7 @@ def _library(made: type[_Forgetful]) -> Any:
     bad: Any = Library()
     for name in ("create", "open", "open_read_only", "growing", "union", "intersection"):
         setattr(bad, name, lambda *_: made())
-    bad.settle = lambda _, path: Path(path).touch()
+    bad.settle = lambda _, path: Path(path).write_bytes(bytes(200))
     bad.add_batch = lambda *_: None
     bad.add_batch_tells = lambda bloom, keys: [bloom.add(key) for key in keys]
     bad.query_batch = lambda bloom, keys: [key in bloom for key in keys]
@@ -96,10 +96,21 @@ def test_probes_say_no(probes: Any, made: type[_Forgetful]) -> None:
     assert cells == yes
 
 
-def test_what_a_library_lacks_is_a_cell(probes: Any) -> None:
-    """No call for it is "no", or what there is instead."""
+def test_a_flipped_bit_is_found_on_loading(probes: Any) -> None:
+    """A library that refuses the file has noticed, and one that refuses none has not."""
     library = _library(_Forgetful)
     assert probes.in_new_folder(probes.rot, library).text == "no"
 
+    def load(path: str) -> _Forgetful:
+        assert Path(path).read_bytes() == bytes(200)
+        return _Forgetful()
+
+    library.open = load
+    assert probes.in_new_folder(probes.rot, library).text == "on loading"
+
+
+def test_what_a_library_lacks_is_a_cell(probes: Any) -> None:
+    """No call for it is "no", or what there is instead."""
+    library = _library(_Forgetful)
     library.expiring = lambda _: probes.lacking("by number")
     assert probes.in_new_folder(probes.expiry, library).text == "by number"
