@@ -21,6 +21,7 @@ class Peer:
     mapped: ClassVar[bool] = False
     share: ClassVar[int] = 1  # it gets one key of so many: figures are per key
     loads: ClassVar[bool] = False
+    takes_text: ClassVar[bool] = True  # keys that are `str`, too
     bloom: Any
 
     def __init__(self, folder: str, capacity: int, rate: float = 0.01) -> None:
@@ -111,6 +112,38 @@ class Fastbloom(Peer):
         from fastbloom_rs import BloomFilter  # noqa: PLC0415
 
         return BloomFilter.from_file_with_hashes(path)
+
+
+class SketchOxide(Peer):
+    """In Rust, in memory, by its batch calls; saved through one `bytes` object."""
+
+    name, package, module, loads = "sketch-oxide", "sketch-oxide", "sketch_oxide", True
+    takes_text = False
+
+    def __init__(self, folder: str, capacity: int, rate: float = 0.01) -> None:  # noqa: ARG002
+        from sketch_oxide import BloomFilter  # noqa: PLC0415
+
+        self.bloom = BloomFilter(capacity, rate)
+
+    def add(self, keys: list[bytes]) -> None:
+        """Add a list of keys."""
+        self.bloom.insert_batch(keys)
+
+    def hits(self, keys: Iterable[bytes]) -> int:
+        """Count the keys that are in."""
+        return sum(self.bloom.contains_batch(keys))
+
+    def save(self, path: str) -> None:
+        """Write it to a file."""
+        with open(path, "wb") as file:
+            file.write(self.bloom.to_bytes())
+
+    @classmethod
+    def _load(cls, path: str) -> Any:
+        from sketch_oxide import BloomFilter  # noqa: PLC0415
+
+        with open(path, "rb") as file:
+            return BloomFilter.from_bytes(file.read())
 
 
 class Rbloom(Peer):
@@ -204,6 +237,7 @@ PEERS: dict[str, type[Peer]] = {
         AbloomSerializable,
         Abloom,
         Fastbloom,
+        SketchOxide,
         Rbloom,
         RbloomSaveable,
         Pybloomfilter,

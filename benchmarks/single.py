@@ -14,9 +14,9 @@ before the clock starts; rbloom is asked by a list comprehension, the fastest fo
 keeps the answers. The floor is `flock_pairs.c`: a pair of `flock` calls on a file of its own.
 
 Limits: the other libraries lock nothing, and all but pybloomfiltermmap3 and bloomsieve keep
-nothing in a file. Python keeps the hash of a key that was asked for before: rbloom, abloom and a
-set take less than this for the same object again. No other process wants the lock here: for that
-see contention.py.
+nothing in a file. sketch-oxide is left out, as its keys are `bytes` only. Python keeps the hash
+of a key that was asked for before: rbloom, abloom and a set take less than this for the same
+object again. No other process wants the lock here: for that see contention.py.
 """
 
 import argparse
@@ -197,7 +197,8 @@ def gather(rows: Rows, more: Rows) -> None:
 
 def run(args: argparse.Namespace, folder: str) -> Report:
     """Let all take turns, round by round."""
-    names = [OURS, LOCKED, *filter(installed, PEERS)]
+    peers = [name for name, peer in PEERS.items() if peer.takes_text]
+    names = [OURS, LOCKED, *filter(installed, peers)]
     program = compile_c("flock_pairs.c", folder)
     ways = [way for way, (name, _) in {**ASKS, **ADDS}.items() if name == OURS or installed(name)]
     single: Rows = {}
@@ -227,7 +228,7 @@ def run(args: argparse.Namespace, folder: str) -> Report:
         layout("keys a call", a_call),
     ]
     figures = {"single": single, "floor": floor, "few": some}
-    return Report("\n\n".join(parts) + missing(PEERS), figures)
+    return Report("\n\n".join(parts) + missing(peers), figures)
 
 
 if __name__ == "__main__":
