@@ -64,6 +64,12 @@ def _arrow(start: int, count: int) -> Any:
     return pa.array(strings(start, count))
 
 
+def _arrow_numbers(start: int, count: int) -> Any:
+    import pyarrow as pa  # noqa: PLC0415  need not be installed
+
+    return pa.array(numbers(start, count))
+
+
 def _arrow_view(start: int, count: int) -> Any:
     import pyarrow as pa  # noqa: PLC0415  need not be installed
 
@@ -83,11 +89,13 @@ Form = Callable[[int, int], Any]
 FORMS: dict[str, Form] = {
     "list of bytes": byte_strings,
     "list of str": strings,
+    "list of int": lambda start, count: numbers(start, count).tolist(),
     "int64 array": numbers,
     "int32 array, strided": _narrow,
     "S array": lambda start, count: np.array(byte_strings(start, count)),
     "U array": lambda start, count: np.array(strings(start, count)),
     "Arrow strings": _arrow,
+    "Arrow int64": _arrow_numbers,
     "Arrow string views": _arrow_view,
     f"Arrow dictionary, each key {_REPEATS} times": _arrow_dictionary,
 }

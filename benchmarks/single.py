@@ -2,7 +2,8 @@
 
 Question: nanoseconds of `in` and `add` for one key, against the filters that users would pick
 instead; and from how many keys a call on `contains_many` and `add_many` are worth it, against
-a loop over rbloom. What is the floor of an `add` that has to take a lock?
+a loop over rbloom. What does a call with ten keys take in each form of keys? What is the floor of
+an `add` that has to take a lock?
 
 Method: text keys of 34 to 41 characters, equal for every contender and made afresh for each
 step, in a filter that fits in the cache, at an error rate of 1 %; "present" are keys that were
@@ -11,7 +12,9 @@ One key: `for key in keys: key in seen` (and `seen.add(key)`) inside a function;
 loop is in every figure, none is subtracted, and it is given alone. fastbloom-rs has calls that
 are faster than its `in` and `add`, one a type, and gets them. Few keys: lists that are made
 before the clock starts; rbloom is asked by a list comprehension, the fastest form of a loop that
-keeps the answers. The floor is `flock_pairs.c`: a pair of `flock` calls on a file of its own.
+keeps the answers. Ten keys in each form: slices of one list, array or column, also made before the
+clock starts; all forms of a round share a process, and each has filters of its own, of one size.
+The floor is `flock_pairs.c`: a pair of `flock` calls on a file of its own.
 
 Limits: the other libraries lock nothing, and all but pybloomfiltermmap3 and bloomsieve keep
 nothing in a file. sketch-oxide is left out, as its keys are `bytes` only. Python keeps the hash
@@ -22,14 +25,14 @@ object again. No other process wants the lock here: for that see contention.py.
 import argparse
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-from _keys import byte_strings, strings
+from _keys import FORMS, Form, byte_strings, strings
 from _measure import Report, Rows, apart, benchmark, compile_c, layout, seconds
-from _ours import make
+from _ours import make, understands
 from _peers import PACKAGES, PEERS, installed, missing
 
 OURS, LOCKED = "mmbloom", "mmbloom, within locked()"
@@ -41,8 +44,14 @@ PRESENT, ABSENT = (
 ADD = "add"
 FLOOR, LOOP, NS = "a pair of flock calls, from C", "the loop alone", "ns"
 SIZES = (1, 10, 50, 100, 1000, 10_000)
+TEN = 10
+TEN_AS = (
+    *("list of bytes", "list of str", "S array", "U array", "Arrow strings"),
+    *("list of int", "int64 array", "Arrow int64"),
+)
 PER_TYPE = {"fastbloom-rs": ("add_bytes", {bytes: "contains_bytes", str: "contains_str"})}
 _OTHERS = 10**11  # keys from here on warm up, and are not asked for
+_WARM = 100  # of these, before few keys a call
 _FORMS: dict[type, Callable[[int, int], list[Any]]] = {bytes: byte_strings, str: strings}
 
 Keys = list[Any]
@@ -160,31 +169,48 @@ def alone(keys: int, number: int) -> float:
     return 1e9 * seconds(lambda: nothing(None, some)) / keys
 
 
-def few(way: str, folder: str, keys: int, number: int) -> Rows:
+def few(
+    way: str,
+    folder: str,
+    keys: int,
+    number: int,
+    *,
+    sizes: Sequence[int] = SIZES,
+    form: Form = byte_strings,
+) -> Rows:
     """Run one round of a way to use few keys a call: about as many keys for each size."""
     name, work = (ADDS | ASKS)[way]
-    calls = {size: max(1, keys // size) for size in SIZES}
+    calls = {size: max(1, keys // size) for size in sizes}
     room = sum(size * count for size, count in calls.items())
     first = 2 * number * room
     steps = (
         {way: first} if way in ADDS else {f"{way}, present": first, f"{way}, absent": first + room}
     )
     rows: Rows = {step: {} for step in steps}
-    with made(name, folder, room) as seen:
+    with made(name, folder, room + 2 * _WARM) as seen:
         fill = add_many if name == OURS else update
-        fill(
-            seen,
-            [byte_strings(_OTHERS, 100), *([] if way in ADDS else [byte_strings(first, room)])],
-        )
-        work(seen, [byte_strings(_OTHERS, 10)] * 10)
+        fill(seen, [form(_OTHERS, _WARM), *([] if way in ADDS else [form(first, room)])])
+        work(seen, [form(_OTHERS, 10)] * 10)
         for step, start in steps.items():
             at = start
             for size, count in calls.items():
-                flat = byte_strings(at, size * count)
+                flat = form(at, size * count)
                 at += len(flat)
                 batches = [flat[i : i + size] for i in range(0, len(flat), size)]
                 elapsed = seconds(partial(work, seen, batches))
                 rows[step][str(size)] = [1e9 * elapsed / len(flat)]
+    return rows
+
+
+def ten(folder: str, keys: int, number: int) -> Rows:
+    """Run one round of ten keys a call in each form that can be had here: microseconds a call."""
+    rows: Rows = {}
+    for name in (name for name in TEN_AS if understands(FORMS[name])):
+        for way in (f"{OURS}, contains_many", f"{OURS}, add_many"):
+            found = few(way, folder, keys, number, sizes=(TEN,), form=FORMS[name])
+            for step, row in found.items():
+                column = step.removeprefix(f"{OURS}, ")
+                rows.setdefault(name, {})[column] = [TEN * value / 1e3 for value in row[str(TEN)]]
     return rows
 
 
@@ -204,6 +230,7 @@ def run(args: argparse.Namespace, folder: str) -> Report:
     single: Rows = {}
     floor: Rows = {}
     some: Rows = {}
+    by_form: Rows = {}
     for number in range(args.rounds):
         for name in names:
             gather(single, {name: apart(one, name, folder, args.keys, number)})
@@ -214,6 +241,7 @@ def run(args: argparse.Namespace, folder: str) -> Report:
             gather(floor, {FLOOR: {NS: [float(done.stdout)]}})
         for way in ways:
             gather(some, apart(few, way, folder, args.keys, number))
+        gather(by_form, apart(ten, folder, args.keys, number))
     a_call: Rows = {
         name: {size: [int(size) * value for value in row[size]] for size in row}
         for name, row in some.items()
@@ -226,8 +254,10 @@ def run(args: argparse.Namespace, folder: str) -> Report:
         layout("keys a call", some),
         "### Few keys a call: ns a call",
         layout("keys a call", a_call),
+        "### Ten keys a call, by their form: microseconds a call",
+        layout("", by_form, 2),
     ]
-    figures = {"single": single, "floor": floor, "few": some}
+    figures = {"single": single, "floor": floor, "few": some, "forms": by_form}
     return Report("\n\n".join(parts) + missing(peers), figures)
 
 
