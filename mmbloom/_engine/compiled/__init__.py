@@ -13,7 +13,8 @@ Each module except ``vectors`` has functions that the reference defines:
 ``vectors``   which vector instructions all of them use
 
 They share inline code: ``blocks.h``, ``positions.pxd`` and ``overlay.pxd`` for bits; ``text.pxd``
-and ``octets.h`` for keys, ``spans.pxd`` for lines; ``hashes.pxd`` and ``siphash.h`` for hashes.
+and ``octets.h`` for keys, ``spans.pxd`` for lines; ``hashes.pxd`` and ``siphash.h`` for hashes;
+``threads.h`` for the threads of a call, ``regions.h`` for the order in which they change an array.
 Vectors need files in C, for the compilers' own names. Cython writes ``_arrays`` at each build: its
 own code for arrays calls it.
 
