@@ -4,9 +4,9 @@
 ``compiled``   the same in Cython, where it was built; which of the two serves
 ``key_batch``  the forms of keys that kernels hash
 
-Kernels take and return arrays. They never open a file, take a lock or check a type: the caller
-of `add`, `increment` or `decrement`, or of `claim` and `commit`, holds the write lock around
-it: two that write at once lose bits, and both report one key as new.
+Kernels take arrays or batches, and return arrays. They never open a file, take a lock or check a
+type: the caller of `add`, `increment` or `decrement`, or of `claim` and `commit`, holds the write
+lock around it: two that write at once lose bits, and both report one key as new.
 """
 
 from importlib import import_module

@@ -17,7 +17,7 @@ from mmbloom.sizing.params import KeyHash
 Part = slice | Array[np.bool_]
 
 # Keys per call: a million are enough for several threads, and for the order of regions. They take
-# 37 MB of hashes and order, and Ctrl-C waits for their 60 ms at most.
+# 37 MB of hashes and order, and Ctrl-C waits for them, which is 10 to 90 ms in memory.
 CHUNK_KEYS = 1 << 20
 
 

@@ -130,7 +130,7 @@ class Folder:
     path : str
         Where it is, for messages.
     threads : int
-        How many threads help to read the beginnings of many files.
+        How many threads read the beginnings of many files.
     """
 
     threads = 1

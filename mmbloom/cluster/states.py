@@ -21,13 +21,13 @@ import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypedDict, Unpack, get_args
 
 from mmbloom._storage.warnings import warn_past_plan
+from mmbloom._system.threads import signals_deferred
 from mmbloom._system.typing import Bools, HashName, PastPlan, Path, Words
 from mmbloom.cluster.places import At, Place, place_of
 from mmbloom.cluster.slices import Slice, SlicePlan, assemble, header_of
@@ -562,8 +562,13 @@ class Run:
         """Check that all slices are there and whole; return how many bits are set in them."""
         place = self._records.place
         count = partial(self._positions_set, place)
+        # Imported here, as it takes 10 ms with the logging that it imports.
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
+
         with ThreadPoolExecutor(place.threads) as pool:
-            return sum(pool.map(count, range(self.plan.slices)))
+            with signals_deferred():  # this starts the threads
+                counts = pool.map(count, range(self.plan.slices))
+            return sum(counts)
 
     def _positions_set(self, place: Place, number: int) -> int:
         """Check one slice by its header; return how many bits are set in it."""

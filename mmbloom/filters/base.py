@@ -287,9 +287,9 @@ class Filter(ABC):
         threads : int, optional
             How many threads a call may use, the caller's among them; by default one for each
             core that the process may use. Each gets 32,768 keys at least, so a batch of fewer
-            than 65,536 starts none, and there are 64 at most. Keys are added by several threads
-            where the array is of 256 MiB or more, and less with more threads; the numpy engine
-            uses one. No answer depends on it.
+            than 65,536 starts none, and there are 64 at most; the chunks of a column count by
+            themselves. Several threads also add and remove where the array is large
+            (docs/large-filters.md); the numpy engine uses one thread. No answer depends on it.
         preload : bool, default False
             Read the whole file into memory first, so that no key waits for the disk.
         verify_after_add : bool, default False

@@ -25,6 +25,7 @@ from typing import ClassVar, TypeVar
 
 from mmbloom import _engine
 from mmbloom._engine import Hold, LockState
+from mmbloom._engine.key_batch import HashedKeys
 from mmbloom._storage.atomic import Target
 from mmbloom._storage.folder import (
     ManifestFile,
@@ -256,7 +257,7 @@ class Chain(Shelf):
 
         def test(members: Sequence[File]) -> Hashed:
             older = tuple(self.older(members))
-            return Hashed(hashes, older, found_in(older, hashes))
+            return Hashed(hashes, older, found_in(older, HashedKeys(*hashes)))
 
         return self.ask(test)
 

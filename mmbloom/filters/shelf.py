@@ -81,9 +81,11 @@ class Hashed(NamedTuple):
         """Return the keys that one of these files has, testing those that were not tested."""
         if self.found is None or not {*self.tested} <= {*older}:
             # One was dropped: what it has does not count.
-            return found_in(older, self.hashes)
+            return found_in(older, HashedKeys(*self.hashes))
         untested = [member for member in older if member not in self.tested]
-        return self.found | found_in(untested, self.hashes) if untested else self.found
+        if not untested:
+            return self.found
+        return self.found | found_in(untested, HashedKeys(*self.hashes))
 
 
 class Part(NamedTuple):
@@ -285,14 +287,7 @@ class Shelf(ABC):
 
     def find(self, keys: KeyBatch) -> Bools:
         """Return which keys are there: bool array of shape (n,)."""
-
-        def found(members: Sequence[File]) -> Bools:
-            asked = self.asked(members)
-            if len(asked) == 1:
-                return asked[0].find(keys)
-            return found_in(asked, _engine.hash_keys(keys, self.plan.key_hash, members[0].threads))
-
-        return self.ask(found)
+        return self.ask(lambda members: found_in(self.asked(members), keys))
 
     def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
         """Hold the write lock of the newest file, for a block of the caller's or a call."""
@@ -315,7 +310,7 @@ class Shelf(ABC):
         return
 
     def prepare(self, hashes: HashHalves) -> Hashed:
-        """Test keys in the files that do not change any more, if there are, without the lock."""
+        """Test keys in the files that do not change any more, if any; this needs no lock."""
         return Hashed(hashes)
 
     def add_chunk(self, hashes: HashHalves) -> Bools:
@@ -329,7 +324,7 @@ class Shelf(ABC):
             return self.add_within(keys, order if self.newest is newest else None)
 
     def add_within(self, keys: Hashed, order: Any) -> Bools:
-        """Add one chunk within `section`, all of it in this order if that is known."""
+        """Add one chunk within `section`; `order` is that of all its keys, or None."""
         members = self.members
         newest = members[-1]
         found = keys.found_in_all(self.older(members))
@@ -588,21 +583,27 @@ def contains_one(members: Sequence[File], key: bytes) -> bool:
     return any(member.has_soon(key, now) for member in reversed(members))
 
 
-def contains_any(members: Sequence[File], hashes: HashHalves) -> Bools:
+def contains_any(members: Sequence[File], keys: KeyBatch) -> Bools:
     """Test keys in files of equal parameters at once: bool array of shape (n,)."""
     if len(members) == 1:
-        return members[0].find(HashedKeys(*hashes))
-    words = [member.storage.look(len(hashes[0])).words for member in members]
-    return _engine.contains_any(words, *hashes, members[0].params)
+        return members[0].find(keys)
+    words = [member.storage.look(len(keys)).words for member in members]
+    return _engine.contains_any(words, keys, members[0].params, members[0].threads)
 
 
-def found_in(members: Sequence[File], hashes: HashHalves) -> Bools:
+def found_in(members: Sequence[File], keys: KeyBatch) -> Bools:
     """Test keys in files that are given oldest first: bool array of shape (n,)."""
-    found = np.zeros(len(hashes[0]), dtype=np.bool_)
-    left: Indices | None = None  # all of them
     # Those of a rotating filter are alike: they are tested together, at half the cost.
-    for _, alike in groupby(reversed(members), key=lambda member: member.params):
-        hits = contains_any([*alike], hashes if left is None else take(hashes, left))
+    groups = [[*alike] for _, alike in groupby(reversed(members), lambda member: member.params)]
+    if len(groups) == 1:
+        return contains_any(groups[0], keys)
+    found = np.zeros(len(keys), dtype=np.bool_)
+    if not groups:
+        return found
+    hashes = _engine.hash_keys(keys, members[0].params.key_hash, members[0].threads)
+    left: Indices | None = None  # all of them
+    for group in groups:
+        hits = contains_any(group, HashedKeys(*(hashes if left is None else take(hashes, left))))
         if not hits.any():  # the most frequent case, in which nothing is copied
             continue
         found[hits if left is None else left[hits]] = True

@@ -95,7 +95,7 @@ class LineCounts:
     def _hashes(self, chunk: Chunk) -> Words:
         found = self._select.find(chunk)
         keys = found.keys if found.part_key is None else found.part_key
-        return coerce(keys).hashes(self._hash, 1)[0]
+        return coerce(keys).hashes(self._hash, 1)[0].copy()  # without the second halves
 
     def _settle(self) -> None:
         """Bring what waits together with what is known."""

@@ -21,7 +21,7 @@ class Engine(NamedTuple):
 
     name: str
     contains: Callable[..., Bools]
-    contains_any: Callable[[list[Words], Words, Words, FilterParams], Bools]
+    contains_any: Callable[..., Bools]
     arrange: Callable[..., Any]
     add: Callable[..., tuple[Bools, int]]
     counted_contains: Callable[..., Bools]
@@ -63,7 +63,7 @@ def _load(name: str, folder: str, parts: tuple[str, ...]) -> Engine:
         kernel: next(getattr(module, kernel) for module in modules if hasattr(module, kernel))
         for kernel in Engine._fields[1:]
     }
-    for kernel in ("contains", "counted_contains"):
+    for kernel in ("contains", "contains_any", "counted_contains"):
         kernels[kernel] = _of_hashes(kernels[kernel])
     return Engine(name, **kernels)
 
@@ -72,7 +72,7 @@ def _of_hashes(contains: Callable[..., Bools]) -> Callable[..., Bools]:
     """Ask for hash halves, as the other kernels are called; a batch of keys as it is."""
 
     @wraps(contains)
-    def of(words: Words, *rest: Any) -> Bools:
+    def of(words: Any, *rest: Any) -> Bools:
         if isinstance(rest[0], np.ndarray):
             rest = HashedKeys(rest[0], rest[1]), *rest[2:]
         return contains(words, *rest)

@@ -2,10 +2,10 @@
 # cython: initializedcheck=False
 """The hash halves of every form of batch, and which lists and `U` arrays can be hashed.
 
-Those of `reference.hash`, answer for answer. The bytes of keys are hashed where they lie. The
-interpreter is needed to find them in its objects only; hashing goes on without it. Spans and
-views are proved to lie within their buffers before any is read. Every text is checked before
-the first is added: a batch with a wrong key adds nothing.
+Those of `reference.hash`, answer for answer. Bytes are hashed where they lie: those of arrays
+without the interpreter, those of a list while the caller keeps it. Each span and view is proved to
+lie within its buffer before it is read. Every text is checked before the first is added: a batch
+with a wrong key adds nothing.
 
 A batch is a task that threads share. Each hashes some keys at a time, which a kernel that changes
 nothing then looks up from the thread's stack.
@@ -37,7 +37,9 @@ from mmbloom._engine.compiled.text cimport (
     HIDES_TEXT, LONGEST, PyUnicode_CheckExact, Text, encodable, encodable_points, find_text,
     item_of, spell,
 )
-from mmbloom._engine.compiled.threads cimport MOST_THREADS, in_threads, take_next, threads_for
+from mmbloom._engine.compiled.threads cimport (
+    FEWEST_A_THREAD, MOST_THREADS, in_threads, take_next, threads_for,
+)
 
 
 cdef extern from "Python.h":
@@ -46,7 +48,8 @@ cdef extern from "Python.h":
 
 cdef enum:
     SLICE = 1 << 14  # texts checked at a time, as numpy copies them
-    TAKEN = 1 << 15  # keys of a list for each thread at a time: for half a millisecond
+    FEW = 8  # keys that tell how long the others are
+    OCTETS = 1 << 24  # of a list at a time: so many are hashed in some milliseconds
     NO_MEMORY = -3  # in the place of a wrong key
 
 
@@ -242,8 +245,8 @@ cdef object find_keys(Keys *to, keys, key_hash, Py_ssize_t threads):
         buffer = <Text *>address_of(places)
         to.form, to.at = VIEWS, address_of(items)
         to.size, to.buffers = len(keys.buffers), buffer
-        for each in keys.buffers:
-            buffer.at, buffer.length = address_of(each), len(each)
+        for octets in keys.buffers:
+            buffer.at, buffer.length = &octets[0], octets.shape[0]
             buffer += 1
         return items, places
     if not isinstance(keys, PackedKeys):
@@ -266,23 +269,30 @@ cdef int do_list(
 ) except -1:
     """Hash a part of a list, some keys at a time.
 
-    The caller keeps the interpreter, so that the list keeps its objects while the threads read
-    them, and gives it to others between two parts. With a reference to each object instead, two
-    threads were no faster than one.
+    The caller keeps the interpreter, so no object of the list goes away while threads read it;
+    between two parts others may run. Holding a reference to each object instead made two threads
+    no faster than one.
     """
-    cdef Py_ssize_t n, wrong, most = <Py_ssize_t>TAKEN * max(1, min(threads, MOST_THREADS))
+    cdef Py_ssize_t i, n, wrong
+    cdef size_t octets
+    cdef Text text
     cdef list part
     task.keys.form = LISTED
     while first < stop:
-        n = min(most, stop - first)
+        n = min(FEWEST_A_THREAD * max(1, min(threads, MOST_THREADS)), stop - first)
         if HIDES_TEXT:
             part, task.keys.first = [encoded(item) for item in items[first : first + n]], 0
         else:
             part, task.keys.first = items, first
-        task.keys.n, task.keys.items = n, <PyObject *>part
         with cython.critical_section(part):
             if task.keys.first + n > PyList_GET_SIZE(part):
                 raise ValueError("the list of keys changed its size while in use")
+            octets = 0
+            for i in range(min(n, FEW)):  # which tell how long all are, and so how many to take
+                if find_text(item_of(<PyObject *>part, task.keys.first + i, stop), &text):
+                    octets += text.length
+            n = min(n, max(GATHERED, FEW * OCTETS // (octets + 1)))
+            task.keys.n, task.keys.items = n, <PyObject *>part
             wrong = run(task, threads_for(n, threads))
             if wrong >= 0:
                 refuse(<PyObject *>PyList_GET_ITEM(part, task.keys.first + wrong), first + wrong)

@@ -4,8 +4,8 @@ Inline code.
 
 MurmurHash3_x64_128 is here, after Austin Appleby's public-domain MurmurHash3.cpp; SipHash-1-3, of
 one key or of many side by side, is in ``siphash.h``. `Seeded` is the seed of either, and a function
-that takes one is translated to C once for each. The keys of a batch go through a `Sink`, in which
-SipHash keeps 64 keys to finish them at once, and if they are long to take them in at once.
+that takes one is translated to C once for each. The keys of a batch go through a `Sink`: there
+SipHash collects 64 keys and finishes them together; if they are long, it takes them in together.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -33,8 +33,8 @@ cdef extern from "siphash.h":
     void put_lane(Lanes *, size_t lane, State) noexcept nogil
     State lane_of(const Lanes *, size_t lane) noexcept nogil
     bint can_absorb(int kind) noexcept nogil
-    void absorb_lanes(
-        int kind, const uint8_t *const *at, const size_t *lengths, size_t n, State start, Lanes *
+    void absorb_lanes "absorb_avx512"(
+        const uint8_t *const *at, const size_t *lengths, State start, Lanes *
     ) noexcept nogil
     void finish_lanes(int kind, const Lanes *, uint64_t *h1, uint64_t *h2) noexcept nogil
     void siphash_of_words(
@@ -108,7 +108,7 @@ cdef inline void murmur_of_word(
 
 cdef enum:
     FEW = 16  # keys that are finished one by one as fast as in all lanes
-    LONG = 16  # bytes of keys from which on 64 are taken in at once, faster if they have twice that
+    LONG = 16  # bytes of a key that waits for others: 64 of twice that are taken in together
 
 
 cdef struct Murmur3:
@@ -151,8 +151,8 @@ ctypedef const uint8_t *Octets
 cdef struct Sink:
     uint64_t *h1  # where the hash halves of all keys go
     uint64_t *h2
-    # Of SipHash, the last keys, from a multiple of LANES on: where those lie that were not taken in
-    # yet, and NULL for the others, whose states are here.
+    # Of SipHash, the keys since the last multiple of LANES: where each lies that was not taken in
+    # yet, else NULL, and its state is in `lanes`.
     Octets[LANES] at
     size_t[LANES] lengths
     Lanes lanes
@@ -163,7 +163,7 @@ cdef inline void take_octets(
 ) noexcept nogil:
     """Hash key i, of `length` bytes; keys come in order, and `end_keys` after the last.
 
-    A key that `stays` where it is may be read as late as then.
+    A key that `stays` where it is may be read as late as in `end_keys`.
     """
     cdef Py_ssize_t lane = i & (LANES - 1)
     if Seeded is Murmur3:
@@ -187,7 +187,7 @@ cdef inline void absorb(Sink *sink, Py_ssize_t n, const SipHash *hash) noexcept 
             octets += sink.lengths[lane]
             whole &= sink.at[lane] != NULL
     if whole and octets >= 2 * LONG * LANES:
-        absorb_lanes(chosen, sink.at, sink.lengths, n, hash.state, &sink.lanes)
+        absorb_lanes(sink.at, sink.lengths, hash.state, &sink.lanes)
         return
     for lane in range(n):
         if sink.at[lane] != NULL:

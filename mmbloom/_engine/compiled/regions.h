@@ -1,13 +1,13 @@
 /* Keys in the order of the regions of the array.
 
    In an array of gigabytes each block of a key is a cache miss, and also a miss in the processor's
-   table of pages, which costs more: adding takes 15 ns a key in 1.2 GB, 180 in 3.9 GB. So the keys
+   table of pages, which costs more: the table below has what a key takes. So the keys
    of a large batch are sorted by regions of 4 MiB, and those of one region are done together. The
    sort is stable, and keys of different regions share no bit, so each answer is that of the given
    order.
 
    Regions are independent, so several threads add in different ones, under the caller's one lock.
-   Sorting needs no lock: `arrange` comes before it. */
+   Sorting needs no lock: `arrange` usually comes before it. */
 
 #ifndef MMBLOOM_REGIONS_H
 #define MMBLOOM_REGIONS_H
@@ -18,7 +18,7 @@
 
 enum {
     REGION_BYTES = 1 << 22,
-    REGIONS_A_THREAD = 16,  /* at least, where they are as small for that: all have equal work */
+    REGIONS_A_THREAD = 16,  /* regions are smaller than REGION_BYTES if a thread would have fewer */
     MOST_REGIONS = 1 << 16, /* each thread has a number for each */
     GATHERED = 512 /* keys done at a time: so many that the first few, whose lines are not
                       prefetched, do not matter, and few enough for the first cache */
@@ -40,9 +40,9 @@ enum {
        0.9 GB   4               272, 58         163, 52   153, 53  229, 34         45, 32   38, 34
        2.8 GB   4               302, 92         154, 74   156, 74  314, 45         94, 40   74, 40
 
-   In the order given several threads can ask, but only one can add. So an order is worth it where
-   the size of the array times the lines of a key is 2 GiB or more for each thread that asks; or,
-   for a change, where that times the threads is 512 MiB. With huge pages an order brings less. A
+   In the order given several threads can ask, but only one can add. Let W be the bytes of the
+   array times the lines of a key: to ask, an order pays where W is 2 GiB or more for each thread;
+   to change, where W times the threads is 512 MiB or more. With huge pages it brings less. A
    batch of 65,536 keys gains nothing and loses nothing, one of 250,000 half of its time.
 
    In the standard layout each bit would be sorted by itself, which is slower: a prototype took 141
@@ -67,7 +67,7 @@ typedef struct {
     Shape shape;       /* of the arrays that it is an order for */
     int shift;         /* from a block to its region */
     size_t regions;
-    ptrdiff_t *places; /* of each thread, for each region: how many keys, then where the next goes */
+    ptrdiff_t *places; /* of each thread, for each region: how many keys, then the next place */
     Kernel kernel;
     const uint64_t *words;
     uint8_t *answers;
@@ -140,8 +140,8 @@ static inline void work_in_regions(void *order, int thread)
     all->changed[thread] = changed;
 }
 
-/* Return whether an order of n keys is worth it; a position of the array has `width` bits, and as
-   many lines has a block. */
+/* Return whether an order of n keys is worth it. A position has `width` bits, so a block has
+   `width` lines. */
 INLINE int in_regions(const Shape *shape, ptrdiff_t n, int width, uint64_t large)
 {
     return (shape->blocked || shape->paged) && n >= FEWEST_IN_REGIONS && n <= UINT32_MAX

@@ -180,7 +180,7 @@ TARGET_AVX512 static inline __m512i words_of_8(const uint8_t *const *at, size_t 
 }
 
 /* Take in 64 keys, eight at a time: as many words at once as the shortest has, then the rest. */
-TARGET_AVX512 static void absorb_avx512(
+TARGET_AVX512 static inline void absorb_avx512(
     const uint8_t *const *at, const size_t *lengths, State start, Lanes *lanes)
 {
     uint8_t words[LANES], order[LANES];
@@ -222,21 +222,15 @@ TARGET_AVX512 static void absorb_avx512(
     }
 }
 
-#endif
+#else
 
-/* Take in n keys, of at most 64, at once as far as the kind can. */
-static void absorb_lanes(
-    int kind, const uint8_t *const *at, const size_t *lengths, size_t n, State start, Lanes *lanes)
+/* Not called: `can_absorb` says that no kind can. */
+static inline void absorb_avx512(
+    const uint8_t *const *at, const size_t *lengths, State start, Lanes *lanes)
 {
-#ifdef MMBLOOM_X86
-    if (kind == AVX512 && n == LANES) {
-        absorb_avx512(at, lengths, start, lanes);
-        return;
-    }
-#endif
-    (void)kind;
-    for (size_t lane = 0; lane < n; lane++)
-        put_lane(lanes, lane, absorbed(start, at[lane], 0, lengths[lane], 1));
+    (void)at, (void)lengths, (void)start, (void)lanes;
 }
+
+#endif
 
 #endif

@@ -1,8 +1,8 @@
 """Where the bytes of a key lie, and code points as UTF-8; inline code.
 
-Reading objects cannot raise: it uses CPython's macros, for a list and an index within it, and for
-objects of known types. Any thread may do so while the caller keeps the interpreter, and reads the
-list in a critical section: in a Python without the global lock another thread may change it.
+Reading objects cannot raise: it uses CPython's macros, for an index within a list and for objects
+of known types. Any thread may read them while the caller keeps the interpreter. The caller holds a
+critical section of the list: without the global lock, another thread could change it.
 
 A module for every Python (abi3) may not know the memory layout of objects. There, functions replace
 the macros, and a `str` hides its text, which then only the interpreter can encode.

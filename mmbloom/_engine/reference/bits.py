@@ -30,9 +30,11 @@ from mmbloom.sizing.params import FilterParams
 C = TypeVar("C", bound=type)
 Numbers = Array[np.int32]
 
-# A key's place in its batch is packed below its position, which has at most 43 bits.
+# A key's place in its batch is packed below its position, which has at most 43 bits. So many keys
+# are claimed together: to take what earlier ones will set as set takes longer with each more.
+MOST_TOGETHER = 1 << 20
 _INDEX_BITS = np.uint64(20)
-_INDEX_MASK = np.uint64((1 << 20) - 1)
+_INDEX_MASK = np.uint64(MOST_TOGETHER - 1)
 _ONE, _WORD_SHIFT, _BIT_MASK = np.uint64(1), np.uint64(6), np.uint64(63)
 _32, _LOW = np.uint64(32), np.uint64(2**32 - 1)
 
@@ -55,12 +57,7 @@ class Claimed(NamedTuple):
     updates: list[tuple[Indices, Words]]
 
 
-def contains(
-    words: Words,
-    keys: KeyBatch,
-    params: FilterParams,
-    threads: int = 1,  # noqa: ARG001
-) -> Bools:
+def contains(words: Words, keys: KeyBatch, params: FilterParams, threads: int = 1) -> Bools:
     """Test a batch: True where all positions are set. Bool array of shape (n,); O(k n).
 
     With the compiled engine a number of threads may work on a large batch.
@@ -78,22 +75,20 @@ def _contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools
     return found
 
 
-def contains_any(arrays: list[Words], h1: Words, h2: Words, params: FilterParams) -> Bools:
-    """Test n keys in several arrays of the same parameters: True where one of them has it."""
-    found = np.zeros(len(h1), dtype=np.bool_)
-    for words in arrays:
-        left = np.flatnonzero(~found)
-        found[left] = _contains(words, h1[left], h2[left], params)
+def contains_any(
+    arrays: list[Words], keys: KeyBatch, params: FilterParams, threads: int = 1
+) -> Bools:
+    """Test a batch in several arrays of the same parameters: True where one of them has it."""
+    found = np.zeros(len(keys), dtype=np.bool_)
+    for piece in pieces_of(len(keys)):
+        h1, h2 = hash_keys(keys[piece], params.key_hash)
+        for words in arrays:
+            left = np.flatnonzero(~found[piece])
+            found[piece][left] = _contains(words, h1[left], h2[left], params)
     return found
 
 
-def arrange(
-    h1: Words,  # noqa: ARG001
-    h2: Words,  # noqa: ARG001
-    params: FilterParams,  # noqa: ARG001
-    threads: int = 1,  # noqa: ARG001
-    width: int = 1,  # noqa: ARG001
-) -> object:
+def arrange(h1: Words, h2: Words, params: FilterParams, threads: int = 1, width: int = 1) -> object:
     """Bring n keys that are to change an array into the order of its regions, ahead of the lock.
 
     In that order the compiled engine waits less for a large array, and a number of threads may
@@ -108,13 +103,16 @@ def arrange(
 
 
 def add(
-    words: Words,
-    h1: Words,
-    h2: Words,
-    params: FilterParams,
-    order: object = None,  # noqa: ARG001
+    words: Words, h1: Words, h2: Words, params: FilterParams, order: object = None
 ) -> tuple[Bools, int]:
-    """Test and set n keys, with the answers of one at a time, in an order of `arrange`.
+    """Test and set n keys, with the answers of one at a time.
+
+    Parameters
+    ----------
+    words, h1, h2, params
+        As for `claim`.
+    order : object, optional
+        What `arrange` has returned for these keys.
 
     Returns
     -------
@@ -176,7 +174,7 @@ def claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Claimed:
     """
     found = np.zeros(len(h1), dtype=np.bool_)
     all_updates: list[tuple[Indices, Words]] = []
-    for piece in pieces_of(len(h1)):
+    for piece in pieces_of(len(h1), MOST_TOGETHER):
         # What earlier pieces will set counts as set for later ones, as one by one.
         pending = _positions_in(all_updates)
         columns = positions_of_all(h1[piece], h2[piece], params)

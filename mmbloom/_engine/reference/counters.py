@@ -28,12 +28,7 @@ _ONE_IN_EACH = np.uint64(0x1111_1111_1111_1111)
 Held = tuple[Words, Array[np.intp]]  # distinct positions, and the key that has each
 
 
-def counted_contains(
-    words: Words,
-    keys: KeyBatch,
-    params: FilterParams,
-    threads: int = 1,  # noqa: ARG001
-) -> Bools:
+def counted_contains(words: Words, keys: KeyBatch, params: FilterParams, threads: int = 1) -> Bools:
     """Test a batch: True where no counter of a key is 0. Bool array of shape (n,)."""
     found = np.zeros(len(keys), dtype=np.bool_)
     for piece in pieces_of(len(keys)):
@@ -49,11 +44,7 @@ def _contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools
 
 
 def increment(
-    words: Words,
-    h1: Words,
-    h2: Words,
-    params: FilterParams,
-    order: object = None,  # noqa: ARG001
+    words: Words, h1: Words, h2: Words, params: FilterParams, order: object = None
 ) -> tuple[Bools, int]:
     """Test and count n keys, with the answers of one at a time.
 
@@ -86,11 +77,7 @@ def counted_claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> B
 
 
 def decrement(
-    words: Words,
-    h1: Words,
-    h2: Words,
-    params: FilterParams,
-    order: object = None,  # noqa: ARG001
+    words: Words, h1: Words, h2: Words, params: FilterParams, order: object = None
 ) -> tuple[Bools, int]:
     """Test n keys and uncount those that are there, with the answers of one at a time.
 

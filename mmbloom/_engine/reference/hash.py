@@ -39,9 +39,10 @@ _FEW = 8  # fewer keys are hashed faster in ints, a key at a time
 PIECE_KEYS = 1 << 14
 
 
-def pieces_of(num_keys: int) -> list[slice]:
-    """Cut a batch for the cache."""
-    return [slice(at, at + PIECE_KEYS) for at in range(0, num_keys, PIECE_KEYS)]
+def pieces_of(num_keys: int, most: int = 0) -> list[slice]:
+    """Cut a batch for the cache, or into pieces of at most so many keys."""
+    size = most or PIECE_KEYS
+    return [slice(at, at + size) for at in range(0, num_keys, size)]
 
 
 def siphash(
@@ -244,11 +245,7 @@ def hash_one(key: bytes, key_hash: KeyHash) -> tuple[int, int]:
             assert_never(name)
 
 
-def hash_keys(
-    keys: KeyBatch,
-    key_hash: KeyHash,
-    threads: int = 1,  # noqa: ARG001
-) -> HashHalves:
+def hash_keys(keys: KeyBatch, key_hash: KeyHash, threads: int = 1) -> HashHalves:
     """Hash a batch to (h1, h2), two new uint64 arrays of shape (n,).
 
     With the compiled engine a number of threads may work on a large batch.

@@ -116,7 +116,7 @@ def narrower(
 def find_rows(
     octets: Octets,
     start: int,
-    searched: int,  # noqa: ARG001  the compiled one goes on from there
+    searched: int,
     stop: int,
     *,
     state: int,
@@ -241,8 +241,8 @@ def fields_of(row: bytes, delimiter: int) -> list[bytes]:
 def find_members(
     octets: Octets,
     starts: Offsets,
-    ends: Offsets,  # noqa: ARG001  as the compiled one
-    names: list[bytes],  # noqa: ARG001
+    ends: Offsets,
+    names: list[bytes],
 ) -> tuple[Octets, Offsets, Offsets, Bools]:
     """Find the member of a line of JSON at a path, as far as no parser is needed: for no line here.
 
