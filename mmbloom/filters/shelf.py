@@ -46,6 +46,9 @@ R = TypeVar("R")
 # To check more files takes longer than the moment for which the check is good.
 _MOST_TRUSTED = 128
 
+# Keys with which a file may get full: a claim takes twenty times as long as adding.
+_CLAIMED_TOGETHER = 1 << 14
+
 
 class Lasting(NamedTuple):
     """Which files are asked, newest first, from when to when by the Unix clock."""
@@ -76,6 +79,11 @@ class Hashed(NamedTuple):
     def num_keys(self) -> int:
         """How many keys these are."""
         return len(self.hashes[0])
+
+    def part(self, here: slice) -> Hashed:
+        """Return some of the keys."""
+        found = None if self.found is None else self.found[here]
+        return Hashed(take(self.hashes, here), self.tested, found)
 
     def found_in_all(self, older: Sequence[File]) -> Bools:
         """Return the keys that one of these files has, testing those that were not tested."""
@@ -329,6 +337,10 @@ class Shelf(ABC):
         newest = members[-1]
         found = keys.found_in_all(self.older(members))
         if len(found) - np.count_nonzero(found) > newest.keys_left:  # it may get full
+            most = max(newest.keys_left, _CLAIMED_TOGETHER)
+            if keys.num_keys > most:
+                cut = slice(most), slice(most, None)
+                return np.concatenate([self.add_within(keys.part(here), None) for here in cut])
             pending = self.claim(keys)
             self.mark(pending, keys)
             return pending.new
