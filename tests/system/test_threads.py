@@ -290,7 +290,10 @@ def test_arrays_that_change_meanwhile(path: str, seed: int, form: str) -> None:
             changing.join()
             return seen.info().positions_set == seen.recount()
 
-    assert in_child(add)
+    try:
+        assert in_child(add)
+    finally:
+        os.unlink(path)  # pytest keeps the folders of the last runs
 
 
 def truncate(seen: BloomFilter) -> None:
