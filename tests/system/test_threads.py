@@ -174,7 +174,7 @@ def test_nulls_keep_their_places(create: Create, seed: int, threads: int) -> Non
 
 
 @needs_compiled
-@pytest.mark.skipif(not has.PROC, reason="threads are counted in /proc")
+@pytest.mark.skipif(not has.PROC, reason="this system has no /proc to count threads in")
 def test_threads_are_used_and_bounded(create: Create) -> None:
     """A large batch has as many threads as asked for, a small one the caller's alone."""
     seen, ended, most = create(MANY, threads=3), threading.Event(), [0]
@@ -201,7 +201,7 @@ def test_threads_are_used_and_bounded(create: Create) -> None:
 
 
 @needs_compiled
-@pytest.mark.skipif(not has.PROC, reason="the size of the process is read in /proc")
+@pytest.mark.skipif(not has.PROC, reason="this system has no /proc to read a size in")
 @pytest.mark.parametrize("way", WAYS)
 def test_no_thread_to_be_had(create: Create, seed: int, way: str) -> None:
     """Where the system starts no more threads, the caller does all of the work."""
