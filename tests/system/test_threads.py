@@ -15,7 +15,6 @@ import has
 import numpy as np
 import pytest
 from checks import array_of, check_same_filter
-from kernels import needs_compiled
 from workers import PATIENCE, in_child
 
 from mmbloom import (
@@ -38,6 +37,7 @@ Create = Callable[..., BloomFilter]
 FEW = 1 << 15  # keys of a thread at least
 MANY = 5 * FEW + 77  # enough for threads, and no multiple of what one takes
 THREADS = [1, 2, 3, 8]
+threaded = pytest.mark.skipif(_engine.engine == "numpy", reason="numpy's engine uses one thread")
 
 
 def repeating(seed: int) -> list[bytes]:
@@ -173,7 +173,7 @@ def test_nulls_keep_their_places(create: Create, seed: int, threads: int) -> Non
     assert found == [key is not None for key in keys]
 
 
-@needs_compiled
+@threaded
 @pytest.mark.skipif(not has.PROC, reason="this system has no /proc to count threads in")
 def test_threads_are_used_and_bounded(create: Create) -> None:
     """A large batch has as many threads as asked for, a small one the caller's alone."""
@@ -200,7 +200,7 @@ def test_threads_are_used_and_bounded(create: Create) -> None:
         watcher.join()
 
 
-@needs_compiled
+@threaded
 @pytest.mark.skipif(not has.PROC, reason="this system has no /proc to read a size in")
 @pytest.mark.parametrize("way", WAYS)
 def test_no_thread_to_be_had(create: Create, seed: int, way: str) -> None:
@@ -244,6 +244,7 @@ ODD: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@threaded
 @pytest.mark.parametrize("dtype", ["i8", "i4", "S9", "U9"])
 @pytest.mark.parametrize("odd", ODD)
 def test_odd_arrays(create: Create, odd: str, dtype: str) -> None:
@@ -260,6 +261,7 @@ def test_odd_arrays(create: Create, odd: str, dtype: str) -> None:
     np.testing.assert_array_equal(seen.add_many(ODD[odd](keys)), ~expected)
 
 
+@threaded
 @pytest.mark.parametrize("form", ["ints", "S array", "U array", "hashes"])
 def test_arrays_that_change_meanwhile(path: str, seed: int, form: str) -> None:
     """Whatever keys the threads then read, all is in its place, and no bit is lost."""
