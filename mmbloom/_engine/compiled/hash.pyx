@@ -7,7 +7,7 @@ without the interpreter, those of a list while the caller keeps it. Each span an
 lie within its buffer before it is read. Every text is checked before the first is added: a batch
 with a wrong key adds nothing.
 
-A batch is a task that threads share. Each hashes some keys at a time, which a kernel that changes
+A batch is a job that threads share. Each hashes some keys at a time, which a kernel that changes
 nothing then looks up from the thread's stack.
 """
 
@@ -35,7 +35,7 @@ from mmbloom._engine.compiled.positions cimport length_of
 from mmbloom._engine.compiled.regions cimport GATHERED, Kernel
 from mmbloom._engine.compiled.text cimport (
     HIDES_TEXT, LONGEST, PyUnicode_CheckExact, Text, encodable, encodable_points, find_text,
-    item_of, spell,
+    get_item, item_of, spell,
 )
 from mmbloom._engine.compiled.threads cimport (
     FEWEST_A_THREAD, MOST_THREADS, in_threads, take_next, threads_for,
@@ -80,7 +80,7 @@ cdef struct Keys:
     Py_ssize_t first  # its first item that is a key
 
 
-cdef struct Task:
+cdef struct Job:
     # What the threads of a call share.
     Keys keys
     bint keyed  # which of the next two it is
@@ -139,12 +139,12 @@ def code_points(items):
 
 def hash_keys(keys, key_hash, Py_ssize_t threads=1):
     """Hash a batch to (h1, h2), two new uint64 arrays of shape (n,); see `reference.hash`."""
-    cdef Task task
+    cdef Job job
     # One array: of two, the allocator gave the memory back after each call, 5 ns more a key.
     h1, h2 = np.empty((2, len(keys)), dtype=np.uint64)
-    task.h1, task.h2 = <uint64_t *>address_of(h1), <uint64_t *>address_of(h2)
-    task.kernel = NULL
-    do_task(&task, keys, key_hash, threads)
+    job.h1, job.h2 = <uint64_t *>address_of(h1), <uint64_t *>address_of(h2)
+    job.kernel = NULL
+    do_job(&job, keys, key_hash, threads)
     return h1, h2
 
 
@@ -156,13 +156,13 @@ cdef object look_up(
     Hashes of arrays stay on the stacks of the threads. Those of a list do not, as the interpreter
     is kept until it is hashed.
     """
-    cdef Task task
+    cdef Job job
     if isinstance(keys, ByteKeys):
         keys = HashedKeys(*hash_keys(keys, key_hash, threads))
     answers = np.empty(len(keys), dtype=np.bool_)
-    task.kernel, task.words, task.shape = kernel, words, shape
-    task.answers = address_of(answers)
-    do_task(&task, keys, key_hash, threads)
+    job.kernel, job.words, job.shape = kernel, words, shape
+    job.answers = address_of(answers)
+    do_job(&job, keys, key_hash, threads)
     return answers
 
 
@@ -175,27 +175,27 @@ def siphash(const uint8_t[::1] octets, key, int compressions=1, int finalization
     return h1, h2
 
 
-cdef int do_task(Task *task, keys, key_hash, Py_ssize_t threads) except -1:
-    """Do a task with the keys of a batch, in whatever form."""
+cdef int do_job(Job *job, keys, key_hash, Py_ssize_t threads) except -1:
+    """Do a job with the keys of a batch, in whatever form."""
     cdef Py_ssize_t wrong
     name, seed = key_hash
-    task.keyed = name == "siphash"
-    if task.keyed:
-        task.siphash = siphash_of(seed & 0xFFFFFFFFFFFFFFFF, seed >> 64)
+    job.keyed = name == "siphash"
+    if job.keyed:
+        job.siphash = siphash_of(seed & 0xFFFFFFFFFFFFFFFF, seed >> 64)
     elif name == "murmur3":
-        task.murmur3 = murmur3_of(seed)
+        job.murmur3 = murmur3_of(seed)
     else:
         raise AssertionError(f"{name!r} is no hash of this engine")
     if isinstance(keys, ByteKeys):
-        return do_list(task, keys.items, keys.start, keys.stop, threads)
-    task.keys.n = len(keys)
-    if not task.keys.n:
+        return do_list(job, keys.items, keys.start, keys.stop, threads)
+    job.keys.n = len(keys)
+    if not job.keys.n:
         return 0
-    held = find_keys(&task.keys, keys, key_hash, threads)  # until the end of this call
+    held = find_keys(&job.keys, keys, key_hash, threads)  # until the end of this call
     with nogil:
-        wrong = run(task, threads_for(task.keys.n, threads))
+        wrong = run(job, threads_for(job.keys.n, threads))
     if wrong >= 0:
-        fault = "has a lone surrogate" if task.keys.form == POINTS else "lies outside its buffer"
+        fault = "has a lone surrogate" if job.keys.form == POINTS else "lies outside its buffer"
         raise ValueError(f"key {wrong} {fault}")
     return 0
 
@@ -265,7 +265,7 @@ cdef object find_keys(Keys *to, keys, key_hash, Py_ssize_t threads):
 
 
 cdef int do_list(
-    Task *task, list items, Py_ssize_t first, Py_ssize_t stop, Py_ssize_t threads
+    Job *job, list items, Py_ssize_t first, Py_ssize_t stop, Py_ssize_t threads
 ) except -1:
     """Hash a part of a list, some keys at a time.
 
@@ -277,27 +277,27 @@ cdef int do_list(
     cdef size_t octets
     cdef Text text
     cdef list part
-    task.keys.form = LISTED
+    job.keys.form = LISTED
     while first < stop:
         n = min(FEWEST_A_THREAD * max(1, min(threads, MOST_THREADS)), stop - first)
         if HIDES_TEXT:
-            part, task.keys.first = [encoded(item) for item in items[first : first + n]], 0
+            part, job.keys.first = [encoded(item) for item in items[first : first + n]], 0
         else:
-            part, task.keys.first = items, first
+            part, job.keys.first = items, first
         with cython.critical_section(part):
-            if task.keys.first + n > PyList_GET_SIZE(part):
+            if job.keys.first + n > PyList_GET_SIZE(part):
                 raise ValueError("the list of keys changed its size while in use")
             octets = 0
             for i in range(min(n, FEW)):  # which tell how long all are, and so how many to take
-                if find_text(item_of(<PyObject *>part, task.keys.first + i, stop), &text):
+                if find_text(get_item(<PyObject *>part, job.keys.first + i), &text):
                     octets += text.length
             n = min(n, max(GATHERED, FEW * OCTETS // (octets + 1)))
-            task.keys.n, task.keys.items = n, <PyObject *>part
-            wrong = run(task, threads_for(n, threads))
+            job.keys.n, job.keys.items = n, <PyObject *>part
+            wrong = run(job, threads_for(n, threads))
             if wrong >= 0:
-                refuse(<PyObject *>PyList_GET_ITEM(part, task.keys.first + wrong), first + wrong)
+                refuse(<PyObject *>PyList_GET_ITEM(part, job.keys.first + wrong), first + wrong)
         with nogil:
-            first, task.h1, task.h2 = first + n, task.h1 + n, task.h2 + n
+            first, job.h1, job.h2 = first + n, job.h1 + n, job.h2 + n
     return 0
 
 
@@ -313,47 +313,47 @@ cdef int refuse(PyObject *item, Py_ssize_t i) except -1:
     raise TypeError(f"key {i} is a {type(<object>item).__name__}, not bytes or str")
 
 
-cdef Py_ssize_t run(Task *task, int threads) except -2 nogil:
-    """Do a task in a number of threads; return the first that is no key, or -1."""
+cdef Py_ssize_t run(Job *job, int threads) except -2 nogil:
+    """Do a job in a number of threads; return the first that is no key, or -1."""
     cdef Py_ssize_t wrong = -1
     cdef int t
-    task.next = 0
-    in_threads(work, task, threads)
+    job.next = 0
+    in_threads(work, job, threads)
     for t in range(threads):
-        if task.wrong[t] == NO_MEMORY:
+        if job.wrong[t] == NO_MEMORY:
             with gil:
                 raise MemoryError
-        if task.wrong[t] >= 0 and (wrong < 0 or task.wrong[t] < wrong):
-            wrong = task.wrong[t]
+        if job.wrong[t] >= 0 and (wrong < 0 or job.wrong[t] < wrong):
+            wrong = job.wrong[t]
     return wrong
 
 
 cdef void work(void *given, int thread) noexcept nogil:
-    """Take some keys of a task after others, until none is left."""
-    cdef Task *task = <Task *>given
+    """Take some keys of a job after others, until none is left."""
+    cdef Job *job = <Job *>given
     cdef uint64_t[GATHERED] first, second
     cdef uint64_t *h1 = first
     cdef uint64_t *h2 = second
-    cdef Py_ssize_t at, n, wrong, total = task.keys.n
-    task.wrong[thread] = -1
+    cdef Py_ssize_t at, n, wrong, total = job.keys.n
+    job.wrong[thread] = -1
     while True:
-        at = take_next(&task.next, GATHERED, total)
+        at = take_next(&job.next, GATHERED, total)
         if at == total:
             return
         n = min(total - at, <Py_ssize_t>GATHERED)
-        if task.kernel == NULL:
-            h1, h2 = task.h1 + at, task.h2 + at
-        if task.keyed:
-            wrong = hash_some[SipHash](&task.keys, at, n, &task.siphash, h1, h2)
+        if job.kernel == NULL:
+            h1, h2 = job.h1 + at, job.h2 + at
+        if job.keyed:
+            wrong = hash_some[SipHash](&job.keys, at, n, &job.siphash, h1, h2)
         else:
-            wrong = hash_some[Murmur3](&task.keys, at, n, &task.murmur3, h1, h2)
+            wrong = hash_some[Murmur3](&job.keys, at, n, &job.murmur3, h1, h2)
         if wrong != -1:
             # Whoever took keys before these still does them, so the least is the first of all.
-            task.wrong[thread] = wrong
-            take_next(&task.next, total, total)
+            job.wrong[thread] = wrong
+            take_next(&job.next, total, total)
             return
-        if task.kernel != NULL:
-            task.kernel(task.words, h1, h2, n, task.shape, task.answers + at)
+        if job.kernel != NULL:
+            job.kernel(job.words, h1, h2, n, job.shape, job.answers + at)
 
 
 cdef Py_ssize_t hash_some(

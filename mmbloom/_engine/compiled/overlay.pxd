@@ -4,10 +4,10 @@ A key is new if it has a bit that is clear in both the array and what the keys b
 duplicates within a batch get the answers of adding one by one, however many keys there are.
 
 If the bits of a key lie in blocks, most keys of a batch share no block with another key;
-`find_meeting` finds them. For these the array alone decides, and a note is
-kept: 8 * j + b for the b-th block of key j. The mask of its bits is computed again when they are
-set, in 3 ns. Keeping it would take longer: 64 bytes per block are more than the processor's second
-cache can hold.
+`find_meeting` finds the others. For most keys the array alone decides, and a note is kept:
+8 * j + b for the b-th block of key j. The mask of its bits is computed again when they are set, in
+3 ns. Keeping it would take longer: 64 bytes per block are more than the processor's second cache
+can hold.
 
 All other keys are claimed in the overlay: a hash table of cells, the parts of the array that will
 change, with a mask for each. A cell is a block of 8 words; in the standard layout it is a word, and

@@ -22,7 +22,7 @@ typedef struct {
     Part part;
     void *work;
     int thread;
-} Task;
+} Share;
 
 /* How many threads are worth starting for n keys, the caller's among them. */
 static inline int threads_for(ptrdiff_t n, ptrdiff_t threads)
@@ -31,10 +31,10 @@ static inline int threads_for(ptrdiff_t n, ptrdiff_t threads)
     return threads < 1 || most < 1 ? 1 : (int)(threads < most ? threads : most);
 }
 
-static inline void *run_task(void *given)
+static inline void *run_share(void *given)
 {
-    Task *task = (Task *)given;
-    task->part(task->work, task->thread);
+    Share *share = (Share *)given;
+    share->part(share->work, share->thread);
     return NULL;
 }
 
@@ -43,7 +43,7 @@ static inline void *run_task(void *given)
 static inline void in_threads(Part part, void *work, int threads)
 {
     pthread_t started[MOST_THREADS];
-    Task tasks[MOST_THREADS];
+    Share shares[MOST_THREADS];
     int running[MOST_THREADS] = {0};
     sigset_t every, before;
     if (threads > 1) {
@@ -54,8 +54,8 @@ static inline void in_threads(Part part, void *work, int threads)
         sigdelset(&every, SIGILL);
         pthread_sigmask(SIG_SETMASK, &every, &before);
         for (int t = 1; t < threads; t++) {
-            tasks[t] = (Task){part, work, t};
-            running[t] = !pthread_create(&started[t], NULL, run_task, &tasks[t]);
+            shares[t] = (Share){part, work, t};
+            running[t] = !pthread_create(&started[t], NULL, run_share, &shares[t]);
         }
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
