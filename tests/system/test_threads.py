@@ -298,6 +298,15 @@ def test_arrays_that_change_meanwhile(path: str, seed: int, form: str) -> None:
         os.unlink(path)  # pytest keeps the folders of the last runs
 
 
+@pytest.mark.parametrize("more", [1, 5, 12])
+def test_list_whose_last_part_is_short(create: Create, more: int) -> None:
+    """A list is read in parts: nothing is asked for beyond the last, however short it is."""
+    keys = [b"%d" % i for i in range(FEW + more)]
+    seen = create(len(keys), 1e-9, seed=1, threads=1)
+    assert seen.add_many(keys).all()
+    assert seen.contains_many([key.decode() for key in keys]).all()
+
+
 def truncate(seen: BloomFilter) -> None:
     os.truncate(seen.path, 8192)
 
