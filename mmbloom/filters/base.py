@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from inspect import Signature
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, NoReturn, Self, TypeVar
 
 from mmbloom import _engine
 from mmbloom._engine import Grounds
@@ -676,6 +676,38 @@ ClosedFilterError
             On entering, if another task of the thread has it.
         """
         return self._shelf.section(self._shelf.timeout if timeout == "default" else timeout)
+
+    def clear(self) -> NoReturn:
+        """Raise `TypeError`: no key can be taken out while others ask, so a filter is replaced."""
+        raise TypeError(
+            f"{self.path}: a filter is never emptied, because other processes may be using it: "
+            "create a new one at another path and rename it over this one with os.replace()"
+        )
+
+    def __or__(self, other: object) -> NoReturn:
+        """Raise `TypeError`: a union is a new file, which needs a path."""
+        raise TypeError(
+            "a union is a new file, which needs a path: call mmbloom.merge(path, [one.path, "
+            "other.path]), or add the keys of one BloomFilter to another: one |= other"
+        )
+
+    def __and__(self, other: object) -> NoReturn:
+        """Raise `TypeError`: an intersection is a new file, which needs a path."""
+        raise TypeError(
+            "an intersection is a new file, which needs a path: call mmbloom.intersect(path, "
+            "[one.path, other.path]), or BloomFilter.common_count to estimate its size"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether they are one object; raise `TypeError` for others but BloomFilters."""
+        if self is other or not isinstance(other, Filter):
+            return self is other
+        raise TypeError(
+            f"a {type(self).__name__} and a {type(other).__name__} cannot be compared, only two "
+            "BloomFilters: compare .path to see whether they are one filter"
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __enter__(self) -> Self:
         return self

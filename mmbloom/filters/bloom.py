@@ -5,6 +5,7 @@ This file says what each call means; it never touches a bit, a byte or a lock it
 
 from __future__ import annotations
 
+import operator
 import os
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -40,7 +41,7 @@ from mmbloom.format.exclusions import exclusions_path
 from mmbloom.operations.combine import (
     FilterAt,
     compare_sources,
-    disjoint_sources,
+    none_set,
     require_alike,
     united_count,
     warn_of_rules,
@@ -220,8 +221,8 @@ class FileFilter(Filter):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"mode={self._options.mode!r}"
-        planned = f"capacity={self.capacity}, error_rate={self.error_rate:g}"
-        return f"<{type(self).__name__} {self.path!r} {planned} {state}>"
+        sizes = f"capacity={self.capacity} error_rate={self.error_rate:g}"
+        return f"<{type(self).__name__} {self.path!r} {sizes} {state}>"
 
 
 def _folder_of(path: str) -> str:
@@ -247,23 +248,25 @@ def _grown(path: str, options: OpenOptions) -> Shelf:
 class BloomFilter(SingleKeys, FileFilter):
     """A Bloom filter in a memory-mapped file, shared by any number of processes.
 
-    ``BloomFilter.create(path, capacity, error_rate)`` makes one and ``BloomFilter.open(path)``
-    opens one; a ``with`` block, or ``close``, closes it.
+    A filter is created or opened by one of these, and closed by a ``with`` block or `close`::
+
+        BloomFilter.create(path, capacity, error_rate=0.01)  # a new file
+        BloomFilter.open(path)  # an existing file
+        mmbloom.open_or_create(path, capacity, error_rate=0.01)  # either
 
     Notes
     -----
-    Keys are bytes (or bytearray, memoryview); str stands for its UTF-8, an int (and any numpy
-    integer) for its 8-byte little-endian two's complement: -1 and 2**64 - 1 are one key. A
-    tuple of these is one key, which no other tuple is (`mmbloom.columns`). A key that was added
-    is always found; one that was not, at the rate that `create` plans for; one of the
-    `exclusions` never.
+    A key is bytes (or bytearray, memoryview), a str, which stands for its UTF-8, an int (or any
+    numpy integer), which stands for its 8-byte little-endian two's complement (-1 and 2**64 - 1
+    are the same key), or a tuple of these (`mmbloom.columns`), which equals no other key. A key
+    that was added is always found. A key that was not added is found at the error rate, and a key
+    of the `exclusions` never.
 
-    Threads and processes: every method may be called from any thread, and any number of
-    processes may have the file open. Writes exclude each other; readers take no lock, and
-    can at worst miss a key whose add has not returned. The object survives a fork and
-    pickles to its path and identity. A process crash loses no key whose add returned; a
-    power cut loses no key whose add returned before a successful `flush`, on a local file
-    system that honours fsync.
+    Any thread may call any method, and any number of processes may have the file open. Writes
+    exclude each other. Readers take no lock, and can at worst miss a key whose add has not
+    returned. The object survives a fork and pickles to its path and identity. A process crash
+    loses no key whose add returned. A power cut loses no key whose add returned before a
+    successful `flush`, on a local file system that honours fsync.
 
     Examples
     --------
@@ -386,7 +389,7 @@ class BloomFilter(SingleKeys, FileFilter):
             self.note_key_rule(rule)
             warn_of_rules(self.path, [self.key_rule, rule])
 
-    def __ior__(self, other: object) -> Self:
+    def __ior__(self, other: object) -> Self:  # type: ignore[override]
         """Add all keys of another open filter, ``seen |= other``: as `union_update` does."""
         if not isinstance(other, BloomFilter):
             return NotImplemented
@@ -457,7 +460,47 @@ class BloomFilter(SingleKeys, FileFilter):
         IncompatibleFiltersError, FormatError, FileChangedError, ClosedFilterError, OSError
             As `common_count`.
         """
-        return disjoint_sources(source_of(self), source_of(other))
+        return none_set(source_of(self), source_of(other), operator.and_)
+
+    def issubset(self, other: BloomFilter | Path) -> bool:
+        """Return whether the other filter finds every key that this one finds; ``self <= other``.
+
+        False is certain: this filter has a key that the other has not. True is not: the bits of a
+        key that only this filter has can all be set in the other by chance, with the probability
+        of a false positive there. It reads up to the first bit that only this filter has.
+
+        Parameters
+        ----------
+        other : BloomFilter, str or path-like
+            As for `common_count`.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        IncompatibleFiltersError, FormatError, FileChangedError, ClosedFilterError, OSError
+            As `common_count`.
+        """
+        return none_set(source_of(self), source_of(other), lambda ours, theirs: ours & ~theirs)
+
+    def __le__(self, other: object) -> bool:
+        """Return whether the other filter finds every key that this one finds: `issubset`."""
+        return self.issubset(other) if isinstance(other, BloomFilter) else NotImplemented
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether two filters have equal parameters, hash, seed and bits.
+
+        Such filters find the same keys, exclusions aside. Both files are read, up to the first
+        difference. Like a set, a filter has no hash.
+        """
+        if self is other or not isinstance(other, BloomFilter):
+            return super().__eq__(other)
+        same = self.params == other.params
+        return same and none_set(source_of(self), source_of(other), operator.xor)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def source_of(other: BloomFilter | Path) -> FilterAt:

@@ -495,7 +495,12 @@ def _compare(one: FilterAt, other: FilterAt) -> tuple[Similarity, tuple[Counted,
     return found, (Counted(one.path, params, first), Counted(other.path, params, second))
 
 
-def disjoint_sources(one: FilterAt, other: FilterAt) -> bool:
-    """Return whether two filters have no bit in common; stop at the first that they have."""
-    with open_alike((one, other)) as inputs:
-        return not any(segment.any() for segment in combined(inputs, np.bitwise_and))
+def none_set(one: FilterAt, other: FilterAt, operation: Callable[[Words, Words], Words]) -> bool:
+    """Return whether the combined arrays of two filters have no bit set; stop at the first."""
+    with open_alike((one, other)) as (left, right):
+        pairs = zip(left.segments(), right.segments(), strict=True)
+        if any(operation(ours, theirs).any() for ours, theirs in pairs):
+            return False
+        left.check_same()
+        right.check_same()
+        return True

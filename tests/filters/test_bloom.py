@@ -140,7 +140,7 @@ def test_wrong_key_in_a_generator(create: Create) -> None:
 
 def test_repr(create: Create, path: str) -> None:
     seen = create(1000, 0.02)
-    assert repr(seen) == f"<BloomFilter {path!r} capacity=1000, error_rate=0.02 mode='r+'>"
+    assert repr(seen) == f"<BloomFilter {path!r} capacity=1000 error_rate=0.02 mode='r+'>"
 
 
 @pytest.mark.parametrize("number", [0, 1, 16_383, 16_384, 16_385, 50_000])

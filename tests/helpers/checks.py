@@ -38,6 +38,7 @@ READS: dict[str, Callable[[BloomFilter], object]] = {
     "common_count": lambda seen: seen.common_count(seen),
     "jaccard": lambda seen: seen.jaccard(seen),
     "isdisjoint": lambda seen: seen.isdisjoint(seen),
+    "issubset": lambda seen: seen.issubset(seen),
 }
 
 

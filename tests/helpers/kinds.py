@@ -44,7 +44,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=[*KINDS])
 
 def reads_of(seen: Filter) -> Calls:
     """Return every call of a filter that reads."""
-    of_one_file = ("common_count", "jaccard", "isdisjoint")
+    of_one_file = ("common_count", "jaccard", "isdisjoint", "issubset")
     return {
         name: call
         for name, call in READS.items()

@@ -455,7 +455,10 @@ COMBINE: dict[str, Callable[[Path, Path, Path], object]] = {
     "merge": lambda one, other, made: merge(made, [one, other]),
     "intersect": lambda one, other, made: intersect(made, [one, other]),
     "compare": lambda one, other, _: compare(one, other),
-    **{name: asked(name) for name in ("union_update", "common_count", "jaccard", "isdisjoint")},
+    **{
+        name: asked(name)
+        for name in ("union_update", "common_count", "jaccard", "isdisjoint", "issubset")
+    },
 }
 
 

@@ -13,7 +13,15 @@ from damages import flip, untouched
 from naive import LAYOUTS
 from unions import bits_of, make, make_random
 
-from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, FormatError, compare
+from mmbloom import (
+    BloomFilter,
+    ClosedFilterError,
+    FileChangedError,
+    FormatError,
+    GrowingFilter,
+    IncompatibleFiltersError,
+    compare,
+)
 from mmbloom.sizing import FilterParams, Layout
 
 
@@ -103,6 +111,56 @@ def test_disjoint_is_certain(tmp_path: Path, layout: Layout, place: int) -> None
         del words
 
 
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
+@pytest.mark.parametrize("place", [0, 1 << 20, -1])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_subset_and_equal(tmp_path: Path, layout: Layout, place: int) -> None:
+    """One bit anywhere that only one filter has is found, in whichever of the two it is."""
+    one = make(tmp_path / "one", capacity=1_500_000, layout=layout)
+    two = make(tmp_path / "two", (), one)
+    with BloomFilter.open(one) as a, BloomFilter.open(two) as b, BloomFilter.open(one) as again:
+        words = [each._storage.views.words.view("u1") for each in (a, b)]
+        words[0][:], words[1][:] = 0x55, 0x55
+        assert (a <= b, a >= b, a == b, a != b) == (True, True, True, False)
+        words[1][place] |= 2
+        assert (a <= b, a >= b, a == b, a != b) == (True, False, False, True)
+        assert a.issubset(two)
+        assert not b.issubset(one)
+        assert a == again
+        del words
+
+
+def test_operators_of_sets(tmp_path: Path, two: list[str]) -> None:
+    """What a filter cannot do as a set does it raises an error that names the way."""
+    other = make(tmp_path / "other", capacity=9)
+    with BloomFilter.open(two[0]) as a, BloomFilter.open(two[1]) as b:
+        with pytest.raises(TypeError, match=r"mmbloom.merge\(path, .* one \|= other"):
+            a | b
+        with pytest.raises(TypeError, match=r"mmbloom.intersect\(path, "):
+            a & b
+        with pytest.raises(TypeError, match=r"mmbloom.intersect\(path, "):
+            a &= b  # noqa: PLW2901
+        with pytest.raises(TypeError, match=r"os.replace\(\)"):
+            a.clear()
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(a)
+        with BloomFilter.open(other) as small:
+            assert a != small
+            with pytest.raises(IncompatibleFiltersError, match="capacity"):
+                _ = a <= small
+        for stranger in (None, {"a"}, two[0]):
+            assert a != stranger
+            with pytest.raises(TypeError, match="not supported"):
+                _ = a <= stranger
+        with GrowingFilter.create(tmp_path / "growing", 9) as growing:
+            assert growing == growing  # noqa: PLR0124
+            with pytest.raises(TypeError, match="BloomFilter and a GrowingFilter"):
+                _ = a == growing
+            with pytest.raises(TypeError, match=r"mmbloom.merge\(path, "):
+                growing | growing
+        assert sorted(os.listdir(tmp_path)) == ["growing", "one", "other", "two"]
+
+
 @pytest.mark.parametrize("which", [0, 1])
 def test_sealed_inputs(tmp_path: Path, two: list[str], which: int) -> None:
     """A sealed filter is compared as a living one, and a damaged seal is refused."""
@@ -119,6 +177,7 @@ ASK: dict[str, Callable[[BloomFilter, Any], object]] = {
     "common_count": BloomFilter.common_count,
     "jaccard": BloomFilter.jaccard,
     "isdisjoint": BloomFilter.isdisjoint,
+    "issubset": BloomFilter.issubset,
 }
 
 
