@@ -1,21 +1,35 @@
-"""The README's feature table is the one that was measured, and its probes can say no."""
+"""The tables of features are the one that was measured, and its probes can say no."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import README, ROOT
+from pages import DOCS, README, ROOT
 
 BENCHMARKS = ROOT / "benchmarks"
 KEPT: dict[str, Any] = json.loads((BENCHMARKS / "figures" / "features.json").read_text("utf-8"))
 TABLE = KEPT["markdown"].split("\n\n")[0]
 
 
-def test_readme_has_the_measured_table() -> None:
-    """If not: paste the table of `benchmarks/run_all.py --only features` into the README."""
-    assert TABLE in README.read_text(encoding="utf-8")
+def cells_of(table: str) -> dict[tuple[str, str], str]:
+    """Return the cells of a table of Markdown by their row and column."""
+    head, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()
+    ]
+    return {(row[0], name): cell for row in rows for name, cell in zip(head, row, strict=True)}
+
+
+def test_pages_have_the_measured_table() -> None:
+    """If not: paste the table of `benchmarks/run_all.py --only features` into the page."""
+    assert TABLE in (DOCS / "comparison.md").read_text(encoding="utf-8")
+    readme = README.read_text(encoding="utf-8")
+    (short,) = re.findall(r"^\|  \| mmbloom.*\n(?:\|.*\n)+", readme, re.MULTILINE)
+    found = cells_of(short)
+    assert len({row for row, _ in found}) == 8
+    assert found.items() <= cells_of(TABLE).items()
 
 
 def test_table_was_measured_in_full() -> None:

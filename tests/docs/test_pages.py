@@ -25,7 +25,7 @@ def test_examples_of_a_page(tmp_path: Path, page: Path) -> None:
 def test_pages_are_found() -> None:
     """The test above is not idle: examples are found, and so is what they print."""
     names = {page.name for page in PAGES}
-    assert {"set-operations.md", "sieve.md"} | NOT_ALONE.keys() <= names
+    assert {"asyncio.md", "sieve.md"} | NOT_ALONE.keys() <= names
     (combined,) = examples(DOCS / "set-operations.md")
     assert combined.promised() == ["10000 50000", "0.2 False", "True True", "True"]
     (crawl,) = examples(DOCS / "sieve.md")

@@ -5,48 +5,50 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pages import DOCS, README, ROOT, blocks, examples, run_python, run_shell, steps
+from cli_runner import on_a_terminal
+from pages import DOCS, README, ROOT, Example, blocks, run_shell, steps
 
 from mmbloom.cli.commands import COMMANDS
 
-DAYS = ("monday", "tuesday")
-
 
 def test_the_page_pasted_from_top_to_bottom(tmp_path: Path) -> None:
-    """Every block runs in the order of the page without an error, twice where it says so.
+    """Every block runs in the order of the page, and prints what the page shows.
 
     But for those that make an environment and enter it: CI runs them in a fresh clone.
     """
-    (tmp_path / "examples").symlink_to(README.parent / "examples")
-    printed = []
-    for kind, block, _ in steps(README):
-        if kind == "sh" and not block.startswith(("sh setup.sh ", ". .venv/bin/activate")):
-            printed.append(run_shell(block, tmp_path))
-        elif kind == "python":
-            printed.append(run_python(block, tmp_path))
-    first, workers, reopened, arrays, merged, day = printed
-    assert first == "True\nTrue False\n"
-    assert (workers, reopened) == ("['/a', '/b', '/c']\n", "True 3\n[ True  True]\n")
-    assert arrays == "[ True False]\n"
-    assert re.findall(r"(\S+) looked up, (\d+) missing", merged) == [("2,000", "0")]
-    assert day == ""
-    distinct = len(set((README.parent / "examples" / "access.log").read_bytes().splitlines()))
-    written = [(tmp_path / "unique" / f"{day}.log").read_bytes() for day in DAYS]
-    assert b"".join(written).count(b"\n") == distinct
-    again = blocks(README, "sh")[-2]  # before the one that runs the tests
-    assert run_shell(again, tmp_path) == ""  # "however often the command runs"
-    assert written == [(tmp_path / "unique" / f"{day}.log").read_bytes() for day in DAYS]
-    first, workers = (run_python(one.code, tmp_path) for one in examples(README)[:2])
-    assert (first, workers) == ("False\nTrue False\n", "[]\n")  # "when run again"
-    found = run_shell("seq 1000 | mmbloom verify archive.bloom --keys -", tmp_path)
-    assert re.findall(r"(\S+) looked up, (\d+) missing", found) == [("1,000", "0")]
-    assert len(re.findall(r"seal +\d+ MiB compared", found)) == 1
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for kind, block, output in steps(README):
+        if kind == "python":
+            Example(block, output or None).check(tmp_path)
+        elif not block.startswith(("sh setup.sh ", ". .venv/bin/activate")):
+            assert run_shell(block, tmp_path) == output
+    (day,) = (block for block in blocks(README, "sh") if "--output-dir" in block)
+    assert run_shell(day, tmp_path) == "1394\n"  # "however often the command runs"
+    assert len({*(ROOT / "examples" / "access.log").read_bytes().splitlines()}) == 1394
+
+
+def test_the_first_command_on_a_terminal(tmp_path: Path) -> None:
+    """It prints the line of figures that the page shows, but for the time."""
+    (_, command, output), *_ = steps(README)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    words = command.partition(" && .venv/bin/mmbloom ")[2].split()
+    shown = on_a_terminal(*words, cwd=tmp_path)[1].removesuffix("|END|")
+    last = shown.split("\r")[-2]  # after it a newline
+    seconds = r"[\d.]+ s$"
+    assert re.sub(seconds, "", last) == re.sub(seconds, "", output.rstrip())
+    assert len((tmp_path / "unique.log").read_bytes().splitlines()) == 1394
+
+
+def test_the_page_is_short() -> None:
+    """A first page that is read has 350 to 1,500 words."""
+    assert len(README.read_text(encoding="utf-8").split()) <= 1200
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_is_in_the_readme(command: str) -> None:
+def test_every_command_is_at_a_glance(command: str) -> None:
     """No command goes undocumented."""
-    assert re.search(f"^[|] `mmbloom {command}[ `]", README.read_text("utf-8"), re.MULTILINE)
+    page = (DOCS / "command-line.md").read_text(encoding="utf-8")
+    assert re.search(f"^[|] `mmbloom {command}[ `]", page, re.MULTILINE)
 
 
 OF_DEVELOPERS = {"bench", "docs", "fuzz", "lint", "test", "test-s3"}
