@@ -1,6 +1,6 @@
-"""The directive ``command-line``: every command with its options, made from the parser.
+"""The directive ``command-line``: all commands and their options, generated from the parser.
 
-The parser is asked when the site is built, so that the page cannot say anything else.
+It runs when the site is built, so the page always matches the program.
 """
 
 import argparse
@@ -29,7 +29,7 @@ class CommandLine(SphinxDirective):
 
 
 def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Give the lines of the section of one command."""
+    """Yield the lines of the section on one command."""
     parser.formatter_class = partial(argparse.HelpFormatter, width=_WIDTH)
     title = f"mmbloom {name}"
     yield from (title, "-" * len(title), "", escape(parser.description or ""), "")
@@ -47,13 +47,13 @@ def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _literal(language: str, text: str) -> Iterator[str]:
-    """Give the lines of a block that is shown as it stands."""
+    """Yield the lines of a literal block."""
     yield from (f".. code-block:: {language}", "")
     yield from (f"   {line}" for line in text.splitlines())
     yield ""
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Tell Sphinx of the directive."""
+    """Register the directive with Sphinx."""
     app.add_directive("command-line", CommandLine)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
