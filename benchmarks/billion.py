@@ -1,15 +1,15 @@
-"""Does it hold a billion keys? One filter, filled to what it was planned for.
+"""Does it hold a billion keys? One filter, filled to its capacity.
 
 Question: how long 10^9 distinct int64 keys take to add, how much memory that takes, how many
-absent keys are found then, and how soon a new process would have its first answer: at an error
-rate of 1 % and at one of 1e-6, whose file is too large for its pages to be dirty as a whole.
+absent keys are then reported as seen, and how soon a new process gets its first answer: at an
+error rate of 1 % and at one of 1e-6, whose file exceeds the kernel's dirty-page limit.
 
-Method: one run. Keys are made batch by batch, distinct because each is an odd multiple of
-its number; making them is timed apart. Absent keys are those with the next numbers.
+Method: one run. Keys are made batch by batch, distinct because each is an odd multiple of its
+number; making them is timed separately. Absent keys are those with the next numbers.
 
-Limits: one run, no spread but that of its batches. The file is not flushed until the end,
-and the kernel writes it back meanwhile. The resident set has the mapped file in it, all of
-it: the memory of its own is what is not shared with the page cache.
+Limits: with one run, the only spread is that of its batches. The file is not flushed until the
+end, and the kernel writes it back meanwhile. The resident set includes the whole mapped file;
+"memory of its own" is the part that is not shared with the page cache.
 """
 
 import argparse

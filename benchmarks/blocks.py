@@ -1,15 +1,15 @@
 """What do several blocks a key cost? Small files at low error rates, against one block a key.
 
-Question: nanoseconds per key to ask for absent keys and for present ones, to claim and commit,
-and to add, at an error rate of 1e-6: with two blocks a key in one page, which is what is planned,
-and with one block, which needs a larger file.
+Question: nanoseconds per key to query absent and present keys, to claim and commit, and to add, at
+an error rate of 1e-6: with two blocks a key in one page, the default, and with one block, which
+needs a larger file.
 
-Method: both files have the same capacity and rate, are in one process, and are begun with
-a quarter of their bits set at random, which is less than when they are full. The rounds take turns,
-with either file first. Each asks for keys that are not there, claims and commits them, asks for
-them again, and adds others.
+Method: both files have the same capacity and rate and are in one process. They start with a
+quarter of their bits set at random, which is less than in a full filter. The rounds take turns,
+with either file first. Each queries absent keys, claims and commits them, queries them again, and
+adds others.
 
-Limits: to bring keys into a form is not timed. The pages of both files are in memory when the
+Limits: converting keys to a form is not timed. The pages of both files are in memory when the
 rounds begin, if it has room for both.
 """
 

@@ -1,23 +1,23 @@
-"""Where is the cliff? Filters larger than what the kernel lets be dirty, mapped and in memory.
+"""Where is the cliff? Filters larger than the kernel's dirty-page limit, mapped and in memory.
 
-Question: nanoseconds per key to add, from the first batch on, in filters for as many keys at two
-error rates: at 1 %, whose file is small enough to be dirty as a whole, and at 1e-6, in shared
-memory and mapped. Also how long `create`, `flush`, `close` and the first answer after it take, and
-how much of the machine's memory is dirty meanwhile. Then the same at 1e-6 by size, from a fortieth
-of these keys to twice as many.
+Question: nanoseconds per key to add, from the first batch on, to filters of one capacity at two
+error rates: at 1 %, where all of the file can be dirty, and at 1e-6, in shared memory and mapped.
+Also how long `create`, `flush`, `close` and the first answer after it take, and how much of the
+machine's memory is dirty meanwhile. Then the same at 1e-6 by size, from a fortieth of this
+capacity to twice as much.
 
-Method: each filter is made anew, one after the other. Keys are random int64, in batches; only
-the call of `add_many` is timed. A filter that is slow is left after `seconds`, and by size after
-a sixth of that. `flush` is compared with `dd` of as many bytes in the same folder, forced to the
+Method: the filters are made one after another. Keys are random int64, in batches; only the call of
+`add_many` is timed. A slow filter is stopped after `seconds`, and in the runs by size after a
+sixth of that. `flush` is compared with `dd` of as many bytes in the same folder, forced to the
 disk. Before the file is opened again its pages are dropped from the page cache; the first answer
-is that of a new reader, for one key. By size a steady state is the median of the second half of
+is that of a new reader, for one key. By size, the steady state is the median of the second half of
 the batches.
 
-The mapped file is made as it is made where there is no shared memory: without zeros written in
-advance. "Zeros written" has them, as small files do and as all did once. "As it comes" is what
-`create` makes unless it is told.
+The "mapped" file is made as on systems without shared memory: no zeros are written in advance.
+"Zeros written" writes them, as `create` does for small files and once did for all. "As it comes"
+is what `create` does by default.
 
-Limits: a disk and its writeback are shared with all other work on the machine.
+Limits: the disk and its writeback are shared with all other work on the machine.
 """
 
 import argparse

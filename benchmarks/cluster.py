@@ -1,29 +1,29 @@
-"""What does the engine of a cluster cost and bring? One process against Dask and Spark on one host.
+"""What does a cluster engine cost and bring? One process against Dask and Spark on one host.
 
-Question: seconds to build a filter of the URLs of a table in parquet, to ask it for each of them,
-and to write the rows whose URL no row before has; how often the filter takes a URL for known that
-is not in it; and how much memory a worker has at most.
+Question: seconds to build a filter from the URLs of a parquet table, to query it for each of them,
+and to write the first row of each URL; how often the filter reports an absent URL as seen; and how
+much memory a worker uses at most.
 
-Method: the table lies in files, and 63 of 100 rows have a URL of their own. A process alone reads
-and adds with one thread a core; Dask has two worker processes of one thread, Spark a session in
-`local[2]` with Arrow's batches of 262,144 rows. Both are started before the clock is, and have
-counted the table in a task of Python; one that is not installed (extras `dask` and `spark`, and
-Java) has no rows. All build for as many keys as the table has rows, at 1e-6; the files of mmbloom
-are compared, bit for bit. "New rows" are written as parquet: at 1e-9 with `first_seen`, and exactly
-with the engine's own way of dropping duplicates, in the same cluster. Spark's own Bloom filter is
-the JVM's `DataFrame.stat.bloomFilter`, and is written to a file too. It is built as Spark comes,
-and with `spark.sql.optimizer.runtime.bloomFilter.maxNumBits` and `maxNumItems` raised: these limit
-its size, and nothing says when they do. After all that is timed, each filter is asked for the same
-absent URLs, one at a time; what it takes for known is given per million, of which 1e-6 is one. All
-take turns. Memory is the largest resident set that a worker process had during the job, and before
-it.
+Method: the table is in several files, and has 63 distinct URLs per 100 rows. The single process
+reads and adds with one thread a core; Dask has two worker processes of one thread, Spark a session
+in `local[2]` with Arrow batches of 262,144 rows. Both engines start before the clock does, and
+have counted the table in a Python task. An engine that is not installed (extras `dask` and
+`spark`, and Java) has no rows. All filters have as many keys of capacity as the table has rows, at
+1e-6; mmbloom's files are compared, bit for bit. "New rows" are written as parquet: at 1e-9 with
+`first_seen`, and exactly with the engine's own way of dropping duplicates, in the same cluster.
+Spark's own Bloom filter is the JVM's `DataFrame.stat.bloomFilter`, and is written to a file too.
+It is built with Spark's default settings, and with higher values of
+`spark.sql.optimizer.runtime.bloomFilter.maxNumBits` and `maxNumItems`, which limit its size
+without a warning. After all timed steps, each filter is queried for the same absent URLs, one at a
+time; the false positives are given per million, so 1e-6 is one. All take turns. Memory is the
+largest resident set of a worker process during the job, and before it.
 
-Limits: on one host nothing goes over a network, so figures flatter the engine; and the engine has
-the same cores as the process alone, which data on many hosts would not have. The state that
-`first_seen` keeps for the next run is written, and is not what the engines' own way gives. Python
-has no function that asks Spark's own filter for a column, so that is not timed. So few absent URLs
-do not tell rates below 1e-5 apart. A worker of Spark is a process of Python: the JVM, which
-shuffles for every row of Spark, is left out, as it takes what its heap may have, whatever it does.
+Limits: on one host nothing crosses a network, which favours the engines. The engines have the same
+cores as the single process; data on many hosts would have more. `first_seen` also writes the state
+for the next run, which the engines' own ways do not. Python has no function that queries Spark's
+own filter for a column, so that is not timed. With so few absent URLs, rates below 1e-5 cannot be
+told apart. A Spark worker is a Python process: the JVM, which shuffles all rows for Spark, is left
+out, because it uses as much memory as its heap allows, whatever it does.
 """
 
 import argparse

@@ -1,16 +1,16 @@
 """What do writers cost each other? One file, one lock, several processes.
 
-Question: keys per second of 1, 2 and 4 processes that add batches of 64 Ki keys to one filter
-planned for 10^9; nanoseconds of the calls for a single key; and how long a writer of single keys
+Question: keys per second of 1, 2 and 4 processes that add batches of 64 Ki keys to one filter with
+a capacity of 10^9; nanoseconds of the calls for a single key; and how long a writer of single keys
 waits beside four processes that add millions of keys a call, which hold the lock for a chunk.
 
-Method: the processes are started, touch the filter's pages, meet, and add their batches of
-fresh keys at once; the time is from the first start to the last end. Rounds take turns. For the
-waits four processes add int64 arrays for some seconds, and a fifth a key every tenth of a
-millisecond: each of its calls is timed. A chunk has up to a million keys.
+Method: the processes start, touch the filter's pages, wait for each other, and then all add their
+batches of fresh keys; the time is from the first start to the last end. Rounds take turns. To
+measure the waits, four processes add int64 arrays for some seconds while a fifth adds a key every
+tenth of a millisecond, and each of its calls is timed. A chunk has up to a million keys.
 
-Limits: mmbloom uses all cores for one batch where it can, so that one writer may leave
-nothing to gain; what counts is that several lose nothing.
+Limits: mmbloom uses all cores for one batch where it can, so one writer may leave nothing to gain.
+The question is whether several writers lose anything.
 """
 
 import argparse

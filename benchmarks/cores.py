@@ -1,17 +1,17 @@
 """What do more cores bring? Threads of a call, processes of a file, files of a dedup.
 
-Question: million keys a second of one process whose calls have 1, 2, 4, ... threads, and of as
-many processes that write to one file, or that ask it; what a key takes of all cores together; and
-million lines a second of `mmbloom dedup -j`.
+Question: million keys per second of one process whose calls use 1, 2, 4, ... threads, and of as
+many processes that write to one file or query it; the time that a key takes on all cores together;
+and million lines per second of `mmbloom dedup -j`.
 
-Method: powers of two, up to the number of cores. The filter is planned for 10^9 keys, at 1 % and
-at 1e-6; int64 arrays have 4 million keys a call, lists of bytes 65,536. Keys are made, and the
-pages of the filter touched, before the clock starts. Processes have one thread each, so that a call
-does not take the others' cores; they begin at once, and the clock stops when the last is done. The
-log lies in 16 files, each of which is deduplicated to one of its own, against one filter.
+Method: powers of two, up to the number of cores. The filter has a capacity of 10^9 keys, at 1 %
+and at 1e-6; int64 arrays have 4 million keys a call, lists of bytes 65,536. Keys are made, and the
+filter's pages touched, before the clock starts. Processes use one thread each, so that a call does
+not take the others' cores; they start together, and the clock stops when the last is done. The log
+is split over 16 files, and each is deduplicated to its own output against one filter.
 
-Limits: all writers share one lock, and all threads one memory. What is asked for was added just
-before.
+Limits: all writers share one lock, and all threads one memory. Queries are for keys that were
+added just before.
 """
 
 import argparse

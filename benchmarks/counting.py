@@ -1,14 +1,14 @@
 """What does counting cost? A filter from which keys can be removed against a plain one.
 
-Question: nanoseconds per key to add, to query and to remove keys in a filter of four-bit
-counters, and to add and to query them in a plain one of the same capacity and error rate.
+Question: nanoseconds per key to add, to query and to remove keys in a filter of four-bit counters,
+and to add and to query them in a plain one of the same capacity and error rate.
 
-Method: both filters in one process, written once from end to end when they are made; the
-rounds take turns, each with keys of its own: added, asked for, and then removed from the
-counters. Removing is set against adding to the plain filter, which cannot remove.
+Method: both filters are in one process, and are written once from end to end when they are made.
+Rounds take turns, each with its own keys: they are added, queried, and then removed from the
+counters. Removing is compared with adding to the plain filter, which cannot remove keys.
 
-Limits: to bring keys into a form is not timed. Both filters hold half of what they are
-planned for, which takes no part in the rounds.
+Limits: converting keys to a form is not timed. Both filters hold half of their capacity in other
+keys, which the rounds do not use.
 """
 
 import argparse

@@ -1,19 +1,19 @@
 """How long does a log take? mmbloom dedup against awk, sort, DuckDB, polars, loops, a limit in C.
 
-Question: wall and CPU seconds and peak memory to deduplicate an access log, output to a file;
-the same of a log of short lines, of addresses; and of logs that are several times as large.
+Question: wall time, CPU time and peak memory to deduplicate an access log, with output to a file;
+the same for a log of short lines (addresses), and for logs that are several times as large.
 
-Method: whole commands, started afresh each round, taking turns; the log is in the page
-cache. All Bloom filters are made anew each time, planned at 0.01 % for the number of lines.
-Lines of output are counted: a Bloom filter may drop a line that it takes for a repeat, and all
-that is exact must give the same number. DuckDB and polars read a line as one column, by the
-fastest way found, with threads and memory as they come; polars keeps the order of the lines,
-DuckDB and sort do not. The C limit is `dedup_limit.c`: one pass in one thread, which keeps 64 bits
-of each line in a table in memory, and forgets all at its end. The large logs are left to those
-that neither take minutes for it nor most of the memory.
+Method: whole commands, started anew each round, take turns; the log is in the page cache. All
+Bloom filters are made again each time, with an error rate of 0.01 % and the number of lines as
+their capacity. Output lines are counted: a Bloom filter may drop a new line that it reports as
+seen, while all exact tools must print the same number. DuckDB and polars read a line as one
+column, in the fastest way found, with their default threads and memory; polars keeps the order of
+the lines, DuckDB and sort do not. The C limit is `dedup_limit.c`: one pass in one thread, which
+keeps 64 bits of each line in a table in memory and discards it at the end. Only the tools that
+take neither minutes nor most of the memory run on the large logs.
 
-Limits: peak memory is the maximum resident set, at least that of this script; for mmbloom
-the mapped filter is in it, so its size is given beside.
+Limits: peak memory is the maximum resident set, and at least that of this script. For mmbloom it
+includes the mapped filter, whose size is therefore listed too.
 """
 
 import argparse

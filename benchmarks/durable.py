@@ -1,15 +1,15 @@
-"""What does it cost to be safe from a power cut? mmbloom dedup with --durable and without.
+"""What does safety from power cuts cost? mmbloom dedup with --durable and without.
 
-Question: megabytes of input a second when each piece of output is forced to the disk before its
+Question: megabytes of input per second when each piece of output is forced to the disk before its
 lines are marked, against once at the end (`-o`), and never (a plain stdout).
 
-Method: whole commands, started afresh each round, taking turns; the log is in the page cache, and
-the filter is made anew each time, before the clock starts. What is still to be written to the disk
-is written before the next command starts. Output and filter are on one disk.
+Method: whole commands, started anew each round, take turns; the log is in the page cache, and the
+filter is made again each time, before the clock starts. Pending writes reach the disk before the
+next command starts. Output and filter are on one disk.
 
-Limits: with --durable the disk decides, by the time it takes to force a few hundred kilobytes out:
-these figures are of one disk. About 8,000 lines are forced at a time here. Lines that come one by
-one, as from `tail -f`, are forced one by one.
+Limits: with --durable the result depends on how long the disk takes to store a few hundred
+kilobytes: these figures are for one disk. About 8,000 lines are forced at a time here. Lines that
+arrive one by one, as from `tail -f`, are forced one by one.
 """
 
 import argparse

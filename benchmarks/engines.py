@@ -1,16 +1,16 @@
-"""What does the compiled engine give, and what the keyed hash cost? By the form of the keys.
+"""How much faster is the compiled engine, and what does the keyed hash cost? By form of keys.
 
-Question: nanoseconds per key to add and to query keys in each form that mmbloom takes, with
-the numpy engine and with the compiled one, in a filter that fits in the cache and in one
-planned for 10^9 keys; and with SipHash, the default, and with MurmurHash3.
+Question: nanoseconds per key to add and to query keys in each form that mmbloom takes, with the
+numpy engine and with the compiled one, in a filter that fits in cache and in one with a capacity
+of 10^9 keys; and with SipHash, the default, and with MurmurHash3.
 
-Method: each engine in processes of its own. In the cache each form gets a new filter each
-round, planned for the keys of a round and touched by 1 % of other keys first; at large, all
-forms share one filter, whose pages are touched first, and get keys of their own. Queries
-are for the keys just added, as other objects. The two hashes take turns in one process, with the
-compiled engine if it is built, each in a large filter of its own, and change places each round.
+Method: each engine runs in processes of its own. In cache, each form gets a new filter each round,
+with the capacity of one round, touched first by 1 % of other keys. In the large filter all forms
+share one file, whose pages are touched first, and each gets its own keys. Queries are for the keys
+just added, as other objects. The two hashes take turns in one process, with the compiled engine if
+it is built. Each has a large filter of its own, and their order changes each round.
 
-Limits: to bring keys into a form is not timed.
+Limits: converting keys to a form is not timed.
 """
 
 import argparse

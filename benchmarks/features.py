@@ -1,17 +1,16 @@
-"""What can it do that the others cannot, and what can they? The feature table, cell by cell.
+"""What can each library do that others cannot? The feature table, cell by cell.
 
-Question: which of the things that users decide by does each library do?
+Question: which of the features that users decide by does each library have?
 
-Method: a small probe for each cell does the thing through the library's own documented calls
-and looks at what came of it: keys that are missing after two processes wrote at once, files
-that are damaged, answers that are wrong. Each runs in a process of its own. Cells in italics
-are read in the documentation and not run: what is said of Windows and of several hosts, and
-all of RedisBloom's. Times are of small filters in the cache, in a file where the library has
-such a class, the best of five, with one significant digit.
+Method: for each cell a small probe uses the library's own documented calls and checks the result:
+keys that are missing after two processes wrote at once, damaged files, wrong answers. Each runs in
+its own process. Cells in italics come from the documentation and were not run: those about Windows
+and several hosts, and all of RedisBloom's. Times are for small filters in cache, in a file where
+the library has such a class; they are the best of five, to one significant digit.
 
-Limits: a probe that finds nothing lost has not shown that nothing can be: what loses nothing
-without a lock had luck. "-" means that there is no such call or that the question does not
-arise, "?" that it was not measured.
+Limits: a probe that finds nothing lost does not prove that nothing can be lost: without a lock,
+that was luck. "-" means that there is no such call or that the question does not arise, "?" that
+it was not measured.
 """
 
 import argparse

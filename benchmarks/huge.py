@@ -1,14 +1,14 @@
 """What does the first touch cost? A new file of 1.2 GB, and one that is not in memory.
 
-Question: seconds to create a filter planned for 10^9 keys and add two million, or a thousand;
-how much slower the first pass over its pages is than the second; and the same for queries
-after the file has left the page cache.
+Question: seconds to create a filter with a capacity of 10^9 keys and add two million, or a
+thousand; how much slower the first pass over its pages is than the second; and the same for
+queries after the file has left the page cache.
 
-Method: all ways of creating or opening take turns; each round makes a file of its own, and
-flushes it at the end. A pass is two million fresh keys, enough to touch every page.
+Method: all ways of creating or opening take turns; each round makes its own file, and flushes it
+at the end. A pass is two million fresh keys, enough to touch every page.
 
-Limits: how a file system hands out pages differs between file systems and kernels. Pages are
-dropped by posix_fadvise, which keeps those that another process has mapped.
+Limits: file systems and kernels differ in how they allocate pages. Pages are dropped by
+posix_fadvise, which keeps those that another process has mapped.
 """
 
 import argparse

@@ -1,18 +1,18 @@
 """How long does a key take? mmbloom against the filters that users would pick instead.
 
-Question: nanoseconds per key to add and to query keys of about 40 characters, in a filter
-that fits in the cache and in one planned for 10^9 keys, at an error rate of 1 %.
+Question: nanoseconds per key to add and to query keys of about 40 characters, in a filter that
+fits in cache and in one with a capacity of 10^9 keys, at an error rate of 1 %.
 
-Method: equal keys for every contender, made afresh for each step, each peer by its fastest
-documented call. Each contender runs in a process of its own. In the cache they take turns,
-each round in a new filter, planned for the keys of a round and touched by 1 % of other keys
-first. The filter for 10^9 is made once a contender: a round of keys touches its pages and
-is given as "cold"; the other rounds follow at once. "Present" asks for the keys just added,
-as other objects; "absent" keys were never added, and those found are the false positives.
+Method: every contender gets equal keys, made again for each step, and each peer uses its fastest
+documented call. Each contender runs in a process of its own. In cache they take turns, each round
+in a new filter with the capacity of one round, touched first by 1 % of other keys. The filter for
+10^9 keys is made once per contender: the round that first touches its pages is listed as "cold",
+and the other rounds follow at once. "Present" queries the keys just added, as other objects;
+"absent" keys were never added, and those found are the false positives.
 
-Limits: pages of a mapped file that the kernel has written back (after some 30 s) cost a
-fault again at their next change; the rounds are too quick to show it. After some rounds the
-filter for 10^9 is still nearly empty. A set keeps the keys. The C limit gets hashes instead
+Limits: pages of a mapped file that the kernel has written back (after some 30 s) cause another
+fault at their next change; the rounds are too short to show this. After these few rounds the
+filter for 10^9 keys is still nearly empty. A set keeps the keys. The C limit gets hashes instead
 of keys, and answers in one thread.
 """
 

@@ -1,18 +1,19 @@
 """What does a folder of filters cost? A growing and a rotating filter against a plain one.
 
-Question: nanoseconds per key to query keys in a growing filter of four files and in a
-rotating one of seven periods, and to add keys to both, as multiples of a plain filter's;
-and microseconds for a single ``in`` and a single ``add``.
+Question: nanoseconds per key to query keys in a growing filter of four files and in a rotating one
+of seven periods, and to add keys to both, as multiples of a plain filter's; and microseconds for a
+single ``in`` and a single ``add``.
 
 Method: the three hold the same keys at the same planned error rate, in one process, and take
-turns. The growing filter's files are full, the last one nearly; each period of the rotating
-filter holds a seventh. "Present" asks for keys of all files alike, "absent" for keys never
-added. Keys are added to filters that have their files already: the growing one's new keys
-are in none of its four, those of the rotating one are in none of its seven. Its periods are the
-last seven days, and it goes by the system's clock: by another each single key looks at more.
+turns. The growing filter's files are full, the last one nearly; each period of the rotating filter
+holds a seventh. "Present" queries keys from all files equally, "absent" queries keys that were
+never added. Keys are added to filters that already have their files: a new key is in none of the
+growing filter's four files and in none of the rotating one's seven. The periods of the rotating
+filter are the last seven days by the system's clock; with another clock each single key takes more
+checks.
 
-Limits: to bring keys into a form is not timed. Adding warns of more keys than planned, which
-is left out here. A filter that does not fit in the cache waits for memory once a file.
+Limits: converting keys to a form is not timed. Warnings about more keys than the capacity are
+suppressed here. A filter that does not fit in cache waits for memory once for each file.
 """
 
 import argparse

@@ -1,14 +1,14 @@
-"""How much memory do eight workers take? One file that they share against a filter each.
+"""How much memory do eight workers take? One shared file against one filter each.
 
-Question: MiB of memory of all workers that query one filter planned for 10^9 keys.
+Question: MiB of memory of all workers that query one filter with a capacity of 10^9 keys.
 
-Method: the sum of PSS (proportional set size: a page that n processes map counts 1/n in each)
-over workers that are alive together, after each has asked for enough random keys to touch
-every page. For a filter in memory one process is measured after as many adds, and counted
-once for each worker. Python and the libraries are in all figures.
+Method: the sum of PSS (proportional set size: a page that n processes map counts 1/n in each) over
+workers that are alive together, after each has queried enough random keys to touch every page. For
+a filter in memory one process is measured after as many adds, and counted once for each worker.
+All figures include Python and the libraries.
 
-Limits: the workers are started afresh; forked ones would share Python's own pages as well.
-A parent that fills a filter in memory and then forks shares it too, until somebody writes.
+Limits: the workers are started separately; forked ones would also share Python's own pages. A
+parent that fills a filter in memory and then forks shares the filter too, until a process writes.
 """
 
 import argparse

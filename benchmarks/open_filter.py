@@ -1,13 +1,13 @@
-"""How long until the first answer? Opening a filter file and asking one question.
+"""How long until the first answer? Opening a filter file and querying one key.
 
-Question: milliseconds to create a filter, and to open it and query one key, in process;
-against the peers that can be saved, reading a filter of the same capacity back.
+Question: milliseconds to create a filter, and to open it and query one key, in one process;
+against the peers that can be saved, reading back a filter of the same capacity.
 
-Method: many openings of one file, each a new object that is closed again; the file is in
-the page cache, as after any earlier use. Each peer in a process of its own.
+Method: one file is opened many times, each time as a new object that is closed again; the file is
+in the page cache, as after any earlier use. Each peer runs in a process of its own.
 
-Limits: what is not in memory yet is paid for by later queries, as their pages are touched:
-see huge.py. rbloom is given a hash function that can be saved.
+Limits: later queries pay for whatever is not yet in memory when they touch its pages: see huge.py.
+rbloom gets a hash function that can be saved.
 """
 
 import argparse

@@ -47,9 +47,9 @@ SCRIPTS = {
 
 _INTRODUCTION = """# Results
 
-Written by `benchmarks/run_all.py`; each section says what it asks, how it measured, and on
-what. Figures are medians, with minimum and maximum in brackets; absolute figures drift from
-machine to machine and from day to day, ratios within one run less so."""
+`benchmarks/run_all.py` writes this page. Each section states its question, its method and the
+machine. Figures are medians, with minimum and maximum in brackets. Absolute figures vary between
+machines and from day to day; ratios within one run vary less."""
 
 
 def measure(name: str, kept: Path, *, quick: bool, folder: str | None) -> bool:

@@ -1,25 +1,25 @@
-"""What does a key take that comes alone, or with few others? One call a key, few keys a call.
+"""How long does a key take alone, or with a few others? Single calls and small batches.
 
 Question: nanoseconds of `in` and `add` for one key, against the filters that users would pick
-instead; and from how many keys a call on `contains_many` and `add_many` are worth it, against
-a loop over rbloom. What does a call with ten keys take in each form of keys? What is the floor of
-an `add` that has to take a lock?
+instead; and the batch size from which `contains_many` and `add_many` pay off against a loop over
+rbloom. How long does a call with ten keys take in each form of keys? What is the floor for an
+`add` that has to take a lock?
 
-Method: text keys of 34 to 41 characters, equal for every contender and made afresh for each
-step, in a filter that fits in the cache, at an error rate of 1 %; "present" are keys that were
-added, as other objects. Each contender gets a process of its own a round, and they take turns.
-One key: `for key in keys: key in seen` (and `seen.add(key)`) inside a function; the time of the
-loop is in every figure, none is subtracted, and it is given alone. fastbloom-rs has calls that
-are faster than its `in` and `add`, one a type, and gets them. Few keys: lists that are made
-before the clock starts; rbloom is asked by a list comprehension, the fastest form of a loop that
-keeps the answers. Ten keys in each form: slices of one list, array or column, also made before the
-clock starts; all forms of a round share a process, and each has filters of its own, of one size.
-The floor is `flock_pairs.c`: a pair of `flock` calls on a file of its own.
+Method: text keys of 34 to 41 characters, equal for every contender and made again for each step,
+in a filter that fits in cache, at an error rate of 1 %; "present" keys were added, as other
+objects. Each contender gets its own process each round, and they take turns. One key: `for key in
+keys: key in seen` (and `seen.add(key)`) inside a function. Every figure includes the time of the
+loop, which is also listed on its own. fastbloom-rs has calls for each type that are faster than
+its `in` and `add`, and they are used here. Few keys: the lists are made before the clock starts;
+rbloom is queried by a list comprehension, the fastest loop that keeps the answers. Ten keys in
+each form: slices of one list, array or column, also made before the clock starts; all forms of a
+round share a process, and each has its own filters, all of one size. The floor is `flock_pairs.c`:
+a pair of `flock` calls on a file of its own.
 
 Limits: the other libraries lock nothing, and all but pybloomfiltermmap3 and bloomsieve keep
-nothing in a file. sketch-oxide is left out, as its keys are `bytes` only. Python keeps the hash
-of a key that was asked for before: rbloom, abloom and a set take less than this for the same
-object again. No other process wants the lock here: for that see contention.py.
+nothing in a file. sketch-oxide is left out because its keys are `bytes` only. Python caches the
+hash of a key that was queried before: rbloom, abloom and a set take less time than this if the
+same object is queried again. No other process wants the lock here; contention.py measures that.
 """
 
 import argparse

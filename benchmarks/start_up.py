@@ -1,14 +1,14 @@
-"""What does it take to begin? Whole commands that have next to nothing to do.
+"""How long does it take to start? Whole commands that have almost nothing to do.
 
 Question: milliseconds of `mmbloom` commands and of imports, from the start of the process to its
-end, against Python alone and numpy's import, which every command with a filter has in it.
+end, against Python alone and numpy's import, which is part of every command with a filter.
 
-Method: whole commands, started afresh, taking turns, after a first round that is not counted: it
-brings files into the page cache and compiles bytecode. The three lines to deduplicate are all
-new to a filter made by the command, and known to one that is there already.
+Method: whole commands, started anew each time, take turns. A first round, which is not counted,
+brings files into the page cache and compiles bytecode. All three lines to deduplicate are new to
+the filter that the command creates, and known to the filter that already exists.
 
-Limits: a process takes the time of the machine's other work as well: the CPU time has less of
-that in it. A Python that finds many packages installed looks longer for each.
+Limits: wall time includes the machine's other work; CPU time includes less of it. A Python with
+many packages installed takes longer to find each of them.
 """
 
 import argparse

@@ -1,14 +1,14 @@
-"""How do threads of one process scale that share one filter? With the global lock and without.
+"""How do threads that share one filter scale? With the global lock and without.
 
-Question: million keys a second of all threads together, for keys one a call and for batches.
+Question: million keys per second of all threads together, for one key a call and for batches.
 
-Method: each thread has keys of its own, made before the clock starts, and calls of one kind; all
-begin at once, and the clock stops when the last is done. All share one object, which has one thread
-a call (`threads=1`), so that no call splits its batch. The filter fits in the cache, at an error
-rate of 1 %. Keys are asked for after they were added.
+Method: each thread has its own keys, made before the clock starts, and makes calls of one kind.
+All start together, and the clock stops when the last is done. They share one object that uses one
+thread for each call (`threads=1`), so that no call splits its batch. The filter fits in cache, at
+an error rate of 1 %. Keys are queried after they were added.
 
-Limits: more threads than cores measure how they get into each other's way. Whether the interpreter
-has a global lock is in the title of the table: run it with two interpreters to compare them.
+Limits: more threads than cores measure how much they hinder each other. The title of the table
+shows whether the interpreter has a global lock: run it with two interpreters to compare them.
 """
 
 import argparse
