@@ -611,7 +611,7 @@ ClosedFilterError
 
         The write lock is kept for the whole block, so all processes together do one block at a
         time: twelve items of 0.1 seconds took 1.3 seconds in one process and in four. The page
-        "Workers that take long" (docs/long-work.md) measures that, and has two ways that took 0.4
+        "Long-running work" (docs/long-work.md) measures that, and has two ways that took 0.4
         seconds in four.
 
         Parameters
