@@ -1,8 +1,8 @@
-"""Fetch every page of one site once, with several processes; go on after a kill.
+"""Fetch every page of one site once, with several processes; continue after a kill.
 
 python examples/crawler.py FOLDER URL [--workers N]
 
-The same command again, with as many workers or more, goes on where the last one was killed.
+After a kill, run the same command again, with at least as many workers, to continue the crawl.
 Each worker prints the URLs that it has fetched. Needs the extra `crawl`.
 """
 
@@ -25,7 +25,7 @@ from mmbloom import Sieve, open_or_create
 
 
 class Links(HTMLParser):
-    """Collects what a page links to."""
+    """Collect the links of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,39 +37,39 @@ class Links(HTMLParser):
 
 
 def absolute(page_url: str, link: str) -> str:
-    """Give a link as a URL that can be asked for; "" if it is none, or leads to another host."""
+    """Return a link as a URL to request; "" if it is not one, or leads to another host."""
     try:
         page, url = (urllib.parse.urlsplit(urllib.parse.urljoin(page_url, to)) for to in ("", link))
-    except ValueError:  # http://[, for one: a bad link must not end the crawl at every run
+    except ValueError:  # http://[, for one: a bad link must not end the crawl in every run
         return ""
     if page[:2] != url[:2]:
         return ""
-    # As browsers do: a space or an umlaut cannot be sent as it is. What is escaped stays so.
+    # Escape spaces and umlauts, as browsers do. Existing escapes stay.
     path, query = (urllib.parse.quote(part, "%/:=&?~+!$,;'@()*[]") for part in url[2:4])
     return urllib.parse.urlunsplit((*url[:2], path, query, ""))
 
 
 def links_of(url: str, page: bytes) -> list[str]:
-    """Give the absolute URLs on the same host that a page links to."""
+    """Return the absolute URLs on the same host that a page links to."""
     parser = Links()
     parser.feed(page.decode(errors="replace"))
     return [found for link in parser.found if (found := absolute(url, link.strip()))]
 
 
 def fetch(url: str) -> bytes:
-    """Get a page; one that the server refuses, or sends elsewhere in vain, is empty and done."""
+    """Return a page; b"" if the server refuses it or its redirect cannot be followed."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return bytes(answer.read())
     except urllib.error.HTTPError as refusal:
         refusal.close()
-    except (ValueError, http.client.InvalidURL):  # of a redirection
+    except (ValueError, http.client.InvalidURL):  # from a redirect
         pass
     return b""
 
 
 def open_sieves(folder: Path, workers: int, stack: ExitStack) -> list[Sieve[str]]:
-    """Open the filter, and the queue of every worker: each takes from its own, adds to all."""
+    """Open the filter and all queues: a worker visits its own queue and pushes to all."""
     seen = stack.enter_context(open_or_create(folder / "seen.bloom", 1_000_000, 1e-6))
     sieves: list[Sieve[str]] = []
     for number in range(workers):
@@ -80,19 +80,19 @@ def open_sieves(folder: Path, workers: int, stack: ExitStack) -> list[Sieve[str]
 
 
 def push_all(sieves: list[Sieve[str]], urls: list[str]) -> None:
-    """Enqueue each URL with the worker whose URL it is, the same one at every run."""
+    """Enqueue each URL with the worker that its hash selects, the same one in every run."""
     for number, sieve in enumerate(sieves):
         sieve.push_many(url for url in urls if zlib.crc32(url.encode()) % len(sieves) == number)
 
 
 def finished(sieves: list[Sieve[str]]) -> bool:
-    """Tell whether no URL waits anywhere, and none is being visited: it would still wait."""
-    with sieves[0].filter.locked():  # nothing is enqueued between the first look and the last
+    """Return whether all queues are empty; a URL being visited is still in its queue."""
+    with sieves[0].filter.locked():  # nothing is enqueued between the checks
         return not any(sieves)
 
 
 def work(folder: Path, number: int, workers: int) -> None:
-    """Visit what waits in one queue until nothing waits in any."""
+    """Visit the URLs of one queue until all queues are empty."""
     parent = parent_process()
     with ExitStack() as stack:  # opened here: SQLite's connections do not survive a fork
         sieves = open_sieves(folder, workers, stack)
@@ -100,7 +100,7 @@ def work(folder: Path, number: int, workers: int) -> None:
             if not sieves[number]:
                 time.sleep(0.01)
                 continue
-            with sieves[number].visit() as url:  # leaves the queue when its links are in one
+            with sieves[number].visit() as url:  # removed when its links are queued
                 push_all(sieves, links_of(url, fetch(url)))
                 print(f"{url}\n", end="", flush=True)  # one write: lines do not mix
 
@@ -114,9 +114,9 @@ def main() -> None:
     options = parser.parse_args()
     start = absolute(options.url, options.url)
     if not start.startswith(("http://", "https://")) or options.workers < 1:
-        parser.error("expected a URL such as http://127.0.0.1:8000/, and one worker or more")
-    if (options.folder / f"queue-{options.workers}").exists():  # URLs that nobody would visit
-        parser.error("this crawl was begun with more workers, each with a queue: give as many")
+        parser.error("expected a URL such as http://127.0.0.1:8000/ and at least one worker")
+    if (options.folder / f"queue-{options.workers}").exists():  # no worker would visit it
+        parser.error("this crawl was begun with more workers: use at least as many, one per queue")
     options.folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         push_all(open_sieves(options.folder, options.workers, stack), [start])
@@ -127,8 +127,8 @@ def main() -> None:
         process.start()
     while None in (codes := [process.exitcode for process in processes]) and not any(codes):
         wait([process.sentinel for process in processes if process.is_alive()], 1)
-    if any(codes):  # the others would wait for it
-        raise SystemExit("a worker died; run this again to go on")
+    if any(codes):  # the others would wait for its queue
+        raise SystemExit("a worker died: run the same command again to continue")
 
 
 if __name__ == "__main__":
