@@ -38,7 +38,7 @@ ARGUMENTS = {
 NO_FILTER = {"plan", "import", "help", "completion", "manual"}
 HEAD, _, *ROWS = [
     re.split(r" *\| *", row)[1:-1]
-    for row in section(DOCS / "which-one.md", "Which command takes what").splitlines()
+    for row in section(DOCS / "which-one.md", "Commands by kind of filter").splitlines()
     if row.startswith("|")
 ]
 CELLS = [(row[0].strip("`"), *cell) for row in ROWS for cell in zip(MAKE, row[1:5], strict=True)]
