@@ -88,10 +88,10 @@ def choice() -> str:
     """Draw how to choose a member of the family."""
     picture = Picture(330, "Which one do I need?")
     questions = [
-        ("Must keys be removed one by one?", "CountingBloomFilter"),
-        ("May keys be forgotten after a time?", "RotatingFilter"),
+        ("Do you remove single keys?", "CountingBloomFilter"),
+        ("Should keys expire after a time?", "RotatingFilter"),
         ("Is the number of keys unknown?", "GrowingFilter"),
-        ("Is it a queue that takes each URL once?", "Sieve on a BloomFilter"),
+        ("Do you need a queue of new URLs?", "Sieve on a BloomFilter"),
     ]
     for number, (question, answer) in enumerate(questions):
         y = 20 + 62 * number
@@ -113,7 +113,7 @@ def layouts() -> str:
     picture = Picture(300, "The two layouts")
     cell, columns = 14.0, 42
     placed = {
-        "standard: anywhere in the file, a cache line for each hash": (1, 8, 15, 19, 26, 33, 40),
+        "standard: anywhere in the file, one cache line per hash": (1, 8, 15, 19, 26, 33, 40),
         "blocked: in one block of 512 bits, which is one cache line": (22, 23, 25, 26, 27),
     }
     for number, (words, bits) in enumerate(placed.items()):
@@ -130,14 +130,14 @@ def layouts() -> str:
         for column in bits:
             picture.arrow(320, y + 24, 26 + (column + 0.5) * cell, y + 50)
     picture.text(
-        26, 282, "Between two blue lines: one block of 512 bits, 64 bytes, a cache line.", fill=GREY
+        26, 282, "Between two blue lines: one block of 512 bits (64 bytes, a cache line)", fill=GREY
     )
     return picture.svg()
 
 
 def rotation() -> str:
     """Draw ten days of a folder that keeps seven."""
-    picture = Picture(300, "The life of a rotating folder: keep 7 days, a file each day")
+    picture = Picture(300, "A rotating folder over ten days: keep 7 days, one file a day")
     left, day, row = 150.0, 44.0, 22
     for number in range(10):
         picture.text(left + number * day, 30, str(number + 1), fill=GREY, anchor="middle")
@@ -154,7 +154,7 @@ def rotation() -> str:
             picture.text(known + 6, y + 14, "deleted", fill=RED)
     for x, fill, words in (
         (20, GOLD, "takes new keys"),
-        (180, PALE, "is asked, and changes no more"),
+        (180, PALE, "only answers queries"),
     ):
         picture.box(x, 262, 16, 16, fill=fill)
         picture.text(x + 24, 275, words)
@@ -167,7 +167,7 @@ def _percent(rate: float) -> str:
 
 def error_rates() -> str:
     """Draw how the error rate grows past the planned number of keys."""
-    picture = Picture(340, "Error rate past the planned number of keys")
+    picture = Picture(340, "Error rate past the capacity")
     left, right, top, bottom, most = 110.0, 600.0, 30.0, 280.0, 5.0
 
     def place(share: float, rate: float) -> tuple[float, float]:
@@ -181,10 +181,10 @@ def error_rates() -> str:
     for share in range(6):
         picture.text(place(share, 1)[0], bottom + 20, f"{share}", fill=GREY, anchor="middle")
     picture.text(
-        (left + right) / 2, bottom + 42, "keys added, in multiples of the plan", anchor="middle"
+        (left + right) / 2, bottom + 42, "keys added, in multiples of the capacity", anchor="middle"
     )
     picture.line([place(1, 1e-8), place(1, 1)], stroke=GREEN, width=2)
-    picture.text(place(1, 1)[0] + 6, bottom - 10, "planned", fill=GREEN)
+    picture.text(place(1, 1)[0] + 6, bottom - 10, "capacity", fill=GREEN)
     for asked, stroke in ((1e-2, RED), (1e-6, BLUE)):
         params = plan(1_000_000, asked)
         points = []
@@ -201,18 +201,18 @@ def error_rates() -> str:
                 points.append(place(share, rate))
         picture.line(points, stroke=stroke, width=2.5)
         x, y = place(*((1.1, 0.35) if asked == 1e-2 else (2.3, 1e-4)))
-        picture.text(x, y, f"planned for {_percent(asked)}", fill=stroke)
+        picture.text(x, y, f"created for {_percent(asked)}", fill=stroke)
     return picture.svg()
 
 
 def kills() -> str:
     """Draw what a kill leaves of dedup, at each moment."""
-    picture = Picture(250, "Write, then mark: the moments of a kill")
+    picture = Picture(250, "Write, then mark: what a kill leaves")
     steps = ["claim the line", "write the line", "mark the line"]
     after = [
-        ("nothing happened:", "it comes again"),
-        ("written, no mark:", "it is repeated"),
-        ("written, marked:", "all is done"),
+        ("not written:", "still new next time"),
+        ("written, not marked:", "printed again"),
+        ("written and marked:", "done"),
     ]
     for number, step in enumerate(steps):
         x, middle = 24 + 180 * number, 184 + 180 * number
@@ -223,9 +223,7 @@ def kills() -> str:
         picture.text(middle + 8, 122, "kill", fill=RED)
         for row, words in enumerate(after[number]):
             picture.text(middle, 162 + 20 * row, words, anchor="middle")
-    picture.text(
-        24, 228, "At no moment is a line marked that was not written: none is lost.", fill=GREEN
-    )
+    picture.text(24, 228, "No line is marked before it is written, so none is lost.", fill=GREEN)
     return picture.svg()
 
 
