@@ -201,7 +201,7 @@ def error_rates() -> str:
                 points.append(place(share, rate))
         picture.line(points, stroke=stroke, width=2.5)
         x, y = place(*((1.1, 0.35) if asked == 1e-2 else (2.3, 1e-4)))
-        picture.text(x, y, f"created for {_percent(asked)}", fill=stroke)
+        picture.text(x, y, f"sized for {_percent(asked)}", fill=stroke)
     return picture.svg()
 
 
