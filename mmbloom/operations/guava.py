@@ -41,7 +41,7 @@ _STRATEGY = 1
 _MOST_LONGS = 2**31 - 1
 _LIKE_THEIRS = 'make one with layout="standard", hash="murmur3", seed=0 (--layout standard --hash \
 murmur3 --seed 0) and add its keys'
-_WHY_FILES = "Guava's is one filter of one size; export each .bloom file of the folder, and ask all"
+_WHY_FILES = "a Guava file holds one filter; export each .bloom file, and query all of them"
 
 
 def export_guava(
