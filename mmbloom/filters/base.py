@@ -55,6 +55,16 @@ def shared(function: F) -> F:
     return function
 
 
+def _instead(way: str) -> Any:
+    """Return a method that sets have and a filter cannot have: it names the way."""
+
+    def refuse(self: Filter, *_: object) -> NoReturn:
+        raise TypeError(f"{self.path}: {way}")
+
+    refuse.__doc__ = f"Raise `TypeError`: {way}."
+    return refuse
+
+
 class Filter(ABC):
     """An open Bloom filter, whatever it is made of.
 
@@ -348,7 +358,11 @@ class Filter(ABC):
     ) -> Self:
         """Make an object of what `_attach` takes, and close it if the check raises."""
         made = cls.__new__(cls)
-        made._attach(path, options, *more)  # noqa: SLF001  of this very class
+        try:
+            made._attach(path, options, *more)  # noqa: SLF001  of this very class
+        except FileNotFoundError as error:
+            error.add_note("mmbloom.open_or_create creates a filter where there is none")
+            raise
         if check is not None:
             try:
                 check(made)
@@ -677,26 +691,26 @@ ClosedFilterError
         """
         return self._shelf.section(self._shelf.timeout if timeout == "default" else timeout)
 
-    def clear(self) -> NoReturn:
-        """Raise `TypeError`: no key can be taken out while others ask, so a filter is replaced."""
-        raise TypeError(
-            f"{self.path}: a filter is never emptied, because other processes may be using it: "
-            "create a new one at another path and rename it over this one with os.replace()"
-        )
+    clear = _instead(
+        "a filter is never emptied, because other processes may be using it: create a new one at "
+        "another path and rename it over this one with os.replace()"
+    )
+    __or__ = _instead(
+        "a union is a new file, which needs a path: call mmbloom.merge(path, [one.path, "
+        "other.path]), or add the keys of one BloomFilter to another: one |= other"
+    )
+    __and__ = _instead(
+        "an intersection is a new file, which needs a path: call mmbloom.intersect(path, "
+        "[one.path, other.path]), or BloomFilter.common_count to estimate its size"
+    )
+    __iter__ = _instead(
+        "a filter keeps bits, not keys, so they cannot be listed: store them elsewhere"
+    )
+    __len__ = _instead("a filter does not count its keys exactly: use keys_added or approx_count")
 
-    def __or__(self, other: object) -> NoReturn:
-        """Raise `TypeError`: a union is a new file, which needs a path."""
-        raise TypeError(
-            "a union is a new file, which needs a path: call mmbloom.merge(path, [one.path, "
-            "other.path]), or add the keys of one BloomFilter to another: one |= other"
-        )
-
-    def __and__(self, other: object) -> NoReturn:
-        """Raise `TypeError`: an intersection is a new file, which needs a path."""
-        raise TypeError(
-            "an intersection is a new file, which needs a path: call mmbloom.intersect(path, "
-            "[one.path, other.path]), or BloomFilter.common_count to estimate its size"
-        )
+    def __bool__(self) -> bool:
+        """Return True: whether a filter has keys is what `keys_added` says."""
+        return True
 
     def __eq__(self, other: object) -> bool:
         """Return whether they are one object; raise `TypeError` for others but BloomFilters."""

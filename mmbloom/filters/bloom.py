@@ -389,7 +389,7 @@ class BloomFilter(SingleKeys, FileFilter):
             self.note_key_rule(rule)
             warn_of_rules(self.path, [self.key_rule, rule])
 
-    def __ior__(self, other: object) -> Self:  # type: ignore[override]
+    def __ior__(self, other: object) -> Self:  # type: ignore[misc]  # __or__ only raises
         """Add all keys of another open filter, ``seen |= other``: as `union_update` does."""
         if not isinstance(other, BloomFilter):
             return NotImplemented

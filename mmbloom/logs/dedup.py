@@ -398,6 +398,8 @@ def dedup_files(
     >>> (folder / "new.csv").read_text()
     'id,name\n1,"Doe, Ann"\n'
     """
+    if not isinstance(seen, Filter):
+        raise TypeError(f"seen is {seen!r}, expected an open filter: call mmbloom.open_or_create")
     keys = _rule(key, separator, json_key, empty, csv=csv)
     sources = [inputs] if isinstance(inputs, str | os.PathLike | RawInput) else list(inputs)
     for source in sources:

@@ -184,3 +184,14 @@ def test_eight_processes_find_it_full(tmp_path: Path) -> None:
             assert seen.contains_many(KEYS).all()
             assert [one.capacity for one in seen.info().files] == [10, 20, 40]
         assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+
+
+def test_what_is_not_there_can_be_created(tmp_path: Path) -> None:
+    """The error of `open` names the call that creates a filter."""
+    for use in (mmbloom.open, mmbloom.BloomFilter.open, mmbloom.CountingBloomFilter.open):
+        with pytest.raises(FileNotFoundError) as caught:
+            use(tmp_path / "nothing")
+        assert caught.value.filename == str(tmp_path / "nothing")
+        assert caught.value.__notes__ == [
+            "mmbloom.open_or_create creates a filter where there is none"
+        ]

@@ -164,3 +164,10 @@ def test_what_is_refused(tmp_path: Path, seen: Any) -> None:
             dedup_files(seen, io.BytesIO(data), None, csv=True)
     with pytest.raises(InputError, match="the column 'x' is not in the header: a 1"):
         dedup_files(seen, lines, None, csv=True, key="x")
+
+
+def test_a_path_is_no_filter(tmp_path: Path) -> None:
+    """The path of a filter where an open one belongs: the error names the call that opens one."""
+    path: Any = tmp_path / "seen.bloom"
+    with pytest.raises(TypeError, match=r"seen\.bloom'\), expected .* mmbloom\.open_or_create"):
+        dedup_files(path, tmp_path / "in", tmp_path / "out")

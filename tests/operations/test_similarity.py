@@ -142,6 +142,11 @@ def test_operators_of_sets(tmp_path: Path, two: list[str]) -> None:
             a &= b  # noqa: PLW2901
         with pytest.raises(TypeError, match=r"os.replace\(\)"):
             a.clear()
+        with pytest.raises(TypeError, match="approx_count"):
+            len(a)
+        with pytest.raises(TypeError, match="cannot be listed"):
+            list(a)
+        assert a
         with pytest.raises(TypeError, match="unhashable"):
             hash(a)
         with BloomFilter.open(other) as small:
