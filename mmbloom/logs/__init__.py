@@ -1,11 +1,11 @@
-"""Logs: inputs cut into lines or rows, deduplicated, and written.
+"""Deduplicate lines and CSV rows: read inputs, find keys, write what is new.
 
-``lines``       lines of a byte stream, and which part of each is its key; writes lines
-``members``     the member of a line of JSON that is its key
-``rows``        the same for CSV: rows, and the columns of each that are its key
-``inputs``      opens an input, decompressed, and cuts it into lines with their keys
-``compressed``  compressed data, decompressed and appended frame by frame
-``outputs``     appends lines to a file; which file an output may not be
-``dedup``       writes each line once, and marks it after it is written; `dedup_files`
-``counts``      how often each line occurs
+``lines``       cuts a byte stream into lines, finds the key of each, and writes lines
+``members``     finds a member of a JSON line
+``rows``        cuts CSV into rows, and finds the columns that are the key of each
+``inputs``      opens and decompresses an input, and cuts it into lines with their keys
+``compressed``  decompresses data, and appends compressed frames to files
+``outputs``     appends lines to a file, and refuses files that must not be outputs
+``dedup``       writes each new line, then marks it as seen; `dedup_files`
+``counts``      counts how often the key of each line occurs
 """

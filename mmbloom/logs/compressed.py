@@ -1,13 +1,13 @@
-"""Compressed data: its kinds, frames that are decompressed, and files to which frames are appended.
+"""Compressed data: detect its kind, decompress its frames, append frames to files.
 
-A frame is a member of gzip, a stream of bzip2 or xz, or a frame of zstd. A file may have several.
-The file objects of Python's ``bz2`` and ``lzma`` end without an error at whatever does not begin as
-a frame, so that one flipped bit hides all frames behind it. Here that is an error.
+A frame is a gzip member, a bzip2 or xz stream, or a zstd frame. A file may have several. The file
+objects of Python's ``bz2`` and ``lzma`` end without an error at anything that does not begin like a
+frame, so a single flipped bit hides all frames after it. Here that is an error.
 
-Each write to a compressed file is one whole frame, which any reader of the kind reads. A line is
-marked when its frame is whole, so a killed run leaves at most half a frame, of lines that are not
-marked. Nothing behind it could be read: it is moved to a file of its own before the next frame is
-written.
+Each write to a compressed file is one whole frame, which any reader of the format can read. Lines
+are marked once their frame is whole, so a killed run leaves at most half a frame, whose lines are
+not marked. No reader could read past it, so it is moved to a file of its own before the next frame
+is written.
 """
 
 import errno
@@ -48,26 +48,26 @@ _COMPRESSED_AT_A_TIME = 1 << 14
 
 
 class DamagedError(Exception):
-    """A frame is damaged, or something else stands in the place of one."""
+    """A frame is damaged, or there is something else where a frame should begin."""
 
 
 def kind_by_name(name: str) -> str | None:
-    """Return which compressed data a name promises, None if none."""
+    """Return the kind of compressed data that a file name implies, or None."""
     return COMPRESSED.get(os.path.splitext(name)[1].lower())
 
 
 def kind_of(head: bytes) -> str | None:
-    """Return which compressed data begins so, None if none does."""
+    """Return the kind of compressed data that begins with these bytes, or None."""
     return next((kind for start, kind in BEGINNINGS.items() if head.startswith(start)), None)
 
 
 def beginnings_of(kind: str) -> list[bytes]:
-    """Return how data of a kind begins."""
+    """Return the bytes that data of a kind can begin with."""
     return [start for start, of in BEGINNINGS.items() if of == kind]
 
 
 def may_begin(head: bytes, kind: str) -> bool:
-    """Return whether data of a kind may begin so; a short beginning may be a part of one."""
+    """Return whether data of a kind may begin with these bytes, which may be incomplete."""
     return any(head[: len(start)] == start[: len(head)] for start in beginnings_of(kind))
 
 
@@ -84,27 +84,28 @@ def decompress(
     Parameters
     ----------
     read : callable
-        Called with a number of bytes and where they begin; returns some of them, none at the end.
+        Called with a number of bytes and the offset where they begin; returns some of them, or none
+        at the end.
     kind : {"gz", "bz2", "xz", "zst"}
         How the data is compressed.
     new_decompressor : callable
-        Returns a decompressor of one frame.
+        Returns a decompressor for one frame.
     padding : int
-        If not 0, zeros may follow a frame: a multiple of so many.
+        If not 0, each frame may be followed by zeros, a multiple of this many.
     begin : int
-        Where to begin; a place other than 0 is the end of a frame or of its padding.
+        The offset to begin at: 0, or the end of a frame or of its padding.
 
     Yields
     ------
     bytes, int
-        At most 64 KiB, and the end of the last whole frame, or of its padding.
+        At most 64 KiB of data, and the offset where the last whole frame or its padding ends.
 
     Raises
     ------
     DamagedError
         If a frame is damaged, or does not begin where the last one ends.
     EOFError
-        If the data ends within a frame, or is empty.
+        If the data is empty or ends in the middle of a frame.
     """
     unread, whole = _Unread(read, begin), begin
     while True:
@@ -175,14 +176,14 @@ def _instead_of_frame(head: bytes, kind: str, *, is_first: bool) -> str:
 
 
 class Blocks:
-    """Blocks of bytes, read as a raw file is; what comes before an error is returned first."""
+    """Blocks of bytes, read like a raw file; bytes before an error are returned first."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks, self._next = blocks, b""
         self._error: Exception | None = None  # with which the blocks have ended, so that it stays
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read some bytes; 0 at the end."""
+        """Read some bytes into a buffer and return how many; return 0 at the end."""
         filled = 0
         while (room := len(buffer) - filled) and (head := self.head(1)):
             part, self._next = head[:room], head[room:]
@@ -193,7 +194,7 @@ class Blocks:
         return filled
 
     def head(self, size: int) -> bytes:
-        """Return what is read next: at least so many bytes, less only at the end or an error."""
+        """Return the next bytes without consuming them; fewer only at the end or an error."""
         try:
             while len(self._next) < size and self._error is None:
                 self._next += next(self._blocks)
@@ -214,21 +215,21 @@ _PATIENCE = 60.0  # seconds; a write, and a look at what others have written, ta
 
 
 class FrameWriter:
-    """A raw file each write to which is one frame.
+    """A raw file on which each write makes one frame.
 
     Parameters
     ----------
     file : FileIO
-        Open for writing, by a call that waits for a pipe.
+        Open for writing, with writes that wait while a pipe is full.
     kind : {"gz", "bz2", "xz", "zst"}
-        How it is compressed.
+        How the data is compressed.
     name : str
-        What errors call it.
+        The name used in error messages.
 
     Raises
     ------
     MissingLibraryError
-        If the library for it is not installed.
+        If the library for this kind is not installed.
     """
 
     def __init__(self, file: FileIO, kind: str, name: str) -> None:
@@ -236,17 +237,17 @@ class FrameWriter:
         self._file, self._kind, self._name, self._empty = file, kind, name, True
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the file descriptor."""
         return self._file.fileno()
 
     def write(self, data: memoryview, /) -> int:
-        """Write a frame; return how many bytes are in it, which are all."""
+        """Write all bytes as one frame and return their number."""
         self._append(self._library.compress(data))
         self._empty = False
         return len(data)
 
     def finish(self) -> None:
-        """Write a frame of nothing, if there is no other: an empty file is none of the kind."""
+        """Write an empty frame if there is no other, as an empty file is not valid."""
         if self._empty:
             self.write(memoryview(b""))
 
@@ -257,7 +258,7 @@ class FrameWriter:
 
 
 class CompressedFile(FrameWriter):
-    """Such a file that may have frames already, of others too; and what they hold.
+    """A compressed file that may already have frames, and to which others may append.
 
     Parameters
     ----------
@@ -269,7 +270,7 @@ class CompressedFile(FrameWriter):
     Raises
     ------
     InputError
-        If what is in the file is damaged, or was not compressed so.
+        If the content of the file is damaged or is not compressed in this way.
     """
 
     def __init__(self, file: FileIO, kind: str, name: str) -> None:
@@ -285,7 +286,7 @@ class CompressedFile(FrameWriter):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other runs from the file: those with another filter know nothing of its lock."""
+        """Lock the file against other runs: those with another filter do not share its lock."""
         if self._is_alone:
             yield
             return
@@ -310,7 +311,7 @@ class CompressedFile(FrameWriter):
                 time.sleep(0.002)
 
     def write(self, data: memoryview, /) -> int:
-        """Write a frame, in a block of `alone`."""
+        """Write a frame; call it within a block of `alone`."""
         frame = self._library.compress(data)
         if not self._look():
             self._set_aside()
@@ -323,24 +324,24 @@ class CompressedFile(FrameWriter):
         return len(data)
 
     def finish(self) -> None:
-        """As `FrameWriter.finish`; frames of others count too."""
+        """Do what `FrameWriter.finish` does; frames written by others count too."""
         with self.alone():
             self._look()
             self._empty = self._begins[-1] == 0
             super().finish()
 
     def size(self) -> int:
-        """Count the bytes that whole frames hold."""
+        """Return the number of bytes in whole frames, decompressed."""
         self._look()
         return self._holds[-1]
 
     def last(self) -> bytes:
-        """Return the last byte of these, if there is one."""
+        """Return the last byte in whole frames, or b"" if there is none."""
         self._look()
         return self._last
 
     def read_from(self, begin: int) -> RawInput:
-        """Return what whole frames hold, from a byte on."""
+        """Return an input that reads the content of whole frames from the given byte."""
         self._look()
         return Blocks(self._blocks_from(begin))
 
@@ -470,14 +471,14 @@ class CompressedFile(FrameWriter):
 
 
 def require_appendable(path: str) -> None:
-    """Refuse a compressed output to which nothing could be appended, without opening it to write.
+    """Refuse a compressed output that cannot be appended to; do not open it for writing.
 
     Raises
     ------
     InputError
-        If it was not compressed as its name says.
+        If the file is not compressed as its name says.
     MissingLibraryError
-        If the library for it is not installed.
+        If the library for its kind is not installed.
     """
     if (kind := kind_by_name(os.path.realpath(path))) is None:
         return

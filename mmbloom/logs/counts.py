@@ -1,8 +1,8 @@
-"""How often the key of each line occurs: lines with that number, and lines that come once.
+"""Count how often the key of each line occurs, as uniq -c does, or write lines that occur once.
 
-Lines are read twice: all are counted first, and then those that are wanted are written. What is
-kept of a line is a hash of its key, so that memory grows with the keys and not with their length:
-16 bytes for each that differs from all others.
+Lines are read twice: the first pass counts them, and the second writes those that are wanted. Only
+a hash of each key is kept, so memory grows with the number of distinct keys, not with their length:
+16 bytes per distinct key.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class LineCounts:
     Parameters
     ----------
     keys : LineKeys or RowKeys
-        Which part of a line is its key.
+        Selects the part of a line that is its key.
 
     Notes
     -----
-    A key is known by 64 bits of its hash, SipHash-1-3 with a seed of its own: among n different
-    keys, two have the same with a probability of n^2 / 2^65, one in 4,000 for 100 million; then
-    both have the number of the two together.
+    A key is identified by 64 bits of its hash, SipHash-1-3 with a random seed. Among n distinct
+    keys, two have the same hash with a probability of n^2 / 2^65 (one in 4,000 for 100 million
+    keys); both then get the sum of their counts.
 
     Examples
     --------
@@ -81,7 +81,7 @@ class LineCounts:
         Returns
         -------
         ndarray of int64, shape (n,)
-            0 for a key that was not counted.
+            The count of each line's key; 0 if it was not counted.
         """
         if self._waiting:
             self._settle()
@@ -109,7 +109,7 @@ class LineCounts:
 
 
 class NotCountedError(InputError):
-    """A line is to be written that was not counted: the input was another one the first time."""
+    """A line to be written was not counted: the input has changed since it was counted."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -119,16 +119,16 @@ class NotCountedError(InputError):
 
 
 class CountedWriter:
-    r"""Writes lines with the number of times that their keys occur, as `uniq -c` does.
+    r"""Write lines with the number of times that their keys occur, as `uniq -c` does.
 
     Parameters
     ----------
     sink : Sink
-        Where the lines go.
+        Where the lines are written.
     counts : LineCounts
-        Of all lines.
+        The counts of all lines.
     terminator : bytes
-        What ends a line.
+        The bytes that end a line.
 
     Examples
     --------
@@ -154,7 +154,7 @@ class CountedWriter:
         self.existing = getattr(sink, "existing", None)  # for `mmbloom.logs.dedup.alone`
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
-        """Write lines, each after its number, in seven columns and a blank.
+        """Write lines, each after its count, right-aligned in seven columns, and a space.
 
         Parameters
         ----------
@@ -164,9 +164,9 @@ class CountedWriter:
         Raises
         ------
         NotCountedError
-            If one has a key that was not counted; nothing is written then.
+            If the key of a line was not counted. Nothing is written then.
         OSError
-            As the sink.
+            If the sink raises it.
         """
         pieces: list[bytes] = []
         for chunk, times in _counted(lines, self._counts, self._terminator):
@@ -178,7 +178,7 @@ class CountedWriter:
 
 
 class OnceWriter(CountedWriter):
-    r"""Writes the lines whose keys occur once, as `uniq -u` does.
+    r"""Write the lines whose keys occur once, as `uniq -u` does.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class OnceWriter(CountedWriter):
     """
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
-        """Write those of the lines.
+        """Write the lines whose keys occur once.
 
         Parameters
         ----------

@@ -1,19 +1,21 @@
-"""Each line once: claim, write, and only then mark.
+"""Write each new line once: claim it, write it, and only then mark it as seen.
 
-A run that is killed, or whose output breaks, can repeat lines when it is run again and can
-never lose one: a line is handed to the output before it is marked as seen. The write lock
-is kept from the claim to the mark, so of all processes one writes each line.
+A line is written before it is marked. If a run is killed or its output fails, the next run may
+repeat some lines, but no line is lost. The write lock is held from the claim to the mark, so
+exactly one process writes each line.
 
-Two threads work at once: one reads, cuts and hashes; the caller's claims, writes and marks, chunk
-by chunk. Two other ways were tried on two cores. A third thread that wrote a chunk while the next
-was claimed made a run of lines of 144 bytes into a file 6 % shorter, and one of lines of 14 bytes
-27 % longer. One call of the engine that claimed, wrote and marked six chunks saved 4 to 18 % of the
-CPU time, and was a second way to do what must never lose a line.
+A run uses two threads. One reads, cuts and hashes; the caller's thread claims, writes and marks,
+chunk by chunk. Two alternatives were measured on two cores. A third thread, which wrote a chunk
+while the next was claimed, took 6 % less time for lines of 144 bytes written to a file, and 27 %
+more for lines of 14 bytes. A single call of the engine that claimed, wrote and marked six chunks
+saved 4 to 18 % of the CPU time, but would have been a second implementation of code that must never
+lose a line.
 
-A power cut is another matter. The system writes marks to the disk when it likes, and a `flush`
-of any process those of all: a mark can be there before its line is. A sink whose `write`
-returns only when its lines are on the disk, such as `mmbloom.logs.lines.LineWriter` with `sync`,
-excludes that. With any other, force the output to the disk before you flush the filter.
+Power cuts are a separate case. The system writes marks to the disk whenever it likes, and a `flush`
+by any process writes the marks of all, so a mark can reach the disk before its line. This cannot
+happen with a sink whose `write` returns only when its lines are on the disk, such as
+`mmbloom.logs.lines.LineWriter` with `sync`. With any other sink, force the output to the disk
+before you flush the filter.
 """
 
 from __future__ import annotations
@@ -41,17 +43,17 @@ T = TypeVar("T")
 
 
 class Sink(Protocol):
-    """Where lines go; see `mmbloom.logs.lines.LineWriter`."""
+    """Where lines are written; see `mmbloom.logs.lines.LineWriter`."""
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
-        """Write lines with their terminators; when it returns they are out of this process.
+        """Write lines with their terminators; buffer none of them in this process.
 
-        If it returns only when they are on the disk, a power cut loses no line.
+        If it returns only when the lines are on the disk, a power cut loses no line.
         """
 
 
 class Discard:
-    """A sink for a run that only marks lines."""
+    """A sink that writes nothing, for a run that only marks lines."""
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Do nothing."""
@@ -59,18 +61,17 @@ class Discard:
 
 @dataclass(slots=True)
 class Tally:
-    """What went through.
+    """How many lines and bytes a run has processed.
 
     Attributes
     ----------
     lines, unique, repeated : int
-        Lines read; of these new, and not new.
+        The number of lines read, and how many of them were new and not new.
     bytes : int
-        Bytes read.
+        The number of bytes read.
     lacking : int
-        Lines in which the field or member asked for is missing, empty or null: what was done with
-        them `empty` says, an option of the keys. Those that were skipped are neither unique nor
-        repeated.
+        The number of lines whose field or member is missing, empty or null. The `empty` option of
+        the keys decides how they are treated; lines that it skips are neither unique nor repeated.
     """
 
     lines: int = 0
@@ -80,7 +81,7 @@ class Tally:
     lacking: int = 0
 
     def add(self, other: Tally) -> None:
-        """Add the figures of another run."""
+        """Add the figures of another tally to this one."""
         self.lines += other.lines
         self.unique += other.unique
         self.repeated += other.repeated
@@ -104,25 +105,26 @@ def dedup(
     Parameters
     ----------
     seen : BloomFilter, GrowingFilter or RotatingFilter
-        What was seen before, in this run or any other.
+        The filter that knows the lines seen so far, in this run and in earlier ones.
     chunks : iterable of Chunk
-        The lines.
+        The lines to deduplicate.
     sink : Sink
-        Gets the lines in order.
+        Receives the new lines, in order.
     keys : LineKeys or RowKeys, optional
-        Which part of a line counts; all of it by default. The filter notes that as its
-        `key_rule`, unless it has one.
+        Selects the part of a line that is compared; by default the whole line. The filter stores
+        this rule as its `key_rule`, unless it already has one.
     repeats : bool, default False
         Write the lines that are not new instead.
     repeats_to : Sink, optional
-        Gets the lines that `sink` does not get, in order: so each line goes to one of the two.
+        Receives all lines that `sink` does not receive, in order.
     wait : callable, optional
-        Called for each chunk with a function that takes a number of seconds, None for ever, and
-        returns the claim to enter; returns a context that enters it. By default each claim waits
-        for the write lock as long as the filter does.
+        Decides how to wait for the write lock. It is called once per chunk, with a function
+        `enter`. `enter` takes the number of seconds to wait for the lock (None waits forever), and
+        returns the context manager of the claim. `wait` returns a context manager that enters it.
+        By default each claim waits for as long as the filter's `lock_timeout`.
     tally : Tally, optional
-        Gets the figures of each chunk before it is marked, so that they are known after an error
-        too; by default a new one.
+        Receives the figures of each chunk before the chunk is marked, so they are there even after
+        an error; by default a new one.
 
     Returns
     -------
@@ -131,10 +133,12 @@ def dedup(
     Raises
     ------
     FilterFullError
-        If the filter was opened with ``on_full="raise"``, at the first line that goes past its
-        plan: all lines before it are done, and none after it.
+        If the filter was opened with ``on_full="raise"`` and a line would take it past its
+        capacity. The lines before that line are written and marked; that line and all after it are
+        not.
     TypeError
-        If `seen` is no open filter, `chunks` gives no chunks, or `sink` is a file and no sink.
+        If `seen` is not an open filter, `chunks` does not yield chunks, or `sink` is a file instead
+        of a sink.
 
     Examples
     --------
@@ -164,11 +168,11 @@ def dedup(
 
 @contextmanager
 def alone(*sinks: object) -> Iterator[None]:
-    """Make a block in which no other run appends to the files of some sinks, for a filter's lock.
+    """Keep other runs from appending to the files of these sinks, for the length of a block.
 
-    Whoever may read an output can lock it. So a run waits for its outputs before it locks the
-    filter, and other runs with that go on. It waits for them in one order, as two runs with the
-    same two outputs would otherwise wait for each other.
+    Anyone who can read an output can lock it. A run therefore waits for its outputs before it locks
+    the filter, so that other runs can use the filter meanwhile. It locks its outputs in a fixed
+    order: otherwise two runs with the same two outputs could wait for each other.
     """
     existing = (getattr(sink, "existing", None) for sink in sinks)
     with ExitStack() as stack:
@@ -183,7 +187,7 @@ class Wait(Protocol):
     def __call__(
         self, enter: Callable[[float | None], AbstractContextManager[T]], /
     ) -> AbstractContextManager[T]:
-        """Return a context that enters what `enter` returns for a number of seconds."""
+        """Return a context manager that calls `enter` with a timeout, and enters its result."""
 
 
 class _Prepared(NamedTuple):
@@ -195,7 +199,7 @@ class _Prepared(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """The error of a filter that is full, and the name of the input in which it stopped a run."""
+    """A run that stopped because its filter is full: the error, and the name of the input."""
 
     full: FilterFullError
     name: str
@@ -203,7 +207,7 @@ class Stopped(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    r"""One run: lines of inputs are claimed, written and marked, one input after the other.
+    r"""One run: claim, write and mark the lines of several inputs, one input after another.
 
     Parameters
     ----------
@@ -232,9 +236,10 @@ class Run:
     _noted: bool = False  # whether the filter says how lines become its keys
 
     def over(self, inputs: Iterable[tuple[AbstractContextManager[Keyed], Tally]]) -> Stopped | None:
-        """Deduplicate inputs one after the other, each with its tally, up to a full filter.
+        """Deduplicate inputs in order, each with its tally, until the filter is full.
 
-        A full filter is returned, not raised: the caller still has its outputs to complete.
+        If the filter is full, the error is returned rather than raised, so that the caller can
+        finish its outputs.
         """
         for opened, tally in inputs:
             with opened as lines:
@@ -243,7 +248,7 @@ class Run:
         return None
 
     def take(self, lines: Keyed, tally: Tally) -> FilterFullError | None:
-        """Deduplicate one input: its header first, then its lines, up to a full filter."""
+        """Deduplicate one input, first its header and then its lines, until the filter is full."""
         if lines.head:
             locked = self.wait(self.seen.locked) if self.wait else self.seen.locked()
             # Under the lock, so that of all runs that append to a file one writes it.
@@ -333,38 +338,40 @@ def dedup_files(
 ) -> Tally:
     r"""Write each line of some files that is new to a filter, and mark it as seen.
 
-    It does what ``mmbloom dedup`` does, with the same guarantees: a line is written before it is
-    marked, and outputs that are paths are on the disk when this returns. If an input ends within a
-    line, the complete line is still new when it comes, see `mmbloom.logs.lines.KeyRule.find`.
+    This does what ``mmbloom dedup`` does, with the same guarantees: a line is written before it is
+    marked, and when the call returns, outputs given as paths are on the disk. If an input ends in
+    the middle of a line, the complete line still counts as new later; see
+    `mmbloom.logs.lines.KeyRule.find`.
 
     Parameters
     ----------
     seen : BloomFilter, GrowingFilter or RotatingFilter
-        What was seen before, in this run or any other; open for writing.
+        The filter that knows the lines seen so far, in this run and in earlier ones; open for
+        writing.
     inputs : path or binary file, or an iterable of them
-        Read in order. What gzip, bzip2, xz or zstd compressed is decompressed (zstd before Python
-        3.14 with ``mmbloom[cli]``). A file that is open stays open.
+        The inputs, which are read in order. Files compressed with gzip, bzip2, xz or zstd are
+        decompressed (zstd before Python 3.14 needs ``mmbloom[cli]``). Open files are not closed.
     output : path or raw file, optional
-        A path is appended to, and compressed if it ends in .gz, .bz2, .xz or .zst. None: lines
-        are only marked.
+        Where new lines are written. A path is appended to, and compressed if it ends in .gz, .bz2,
+        .xz or .zst. With None, lines are only marked.
     key : int or str, or a tuple of them, optional
-        The field that is compared, counted from 1, or several; with ``csv`` also names of columns.
+        The field or fields to compare, counted from 1; with ``csv``, also names of columns.
     separator : bytes, optional
-        What separates fields: by default runs of blanks, with ``csv`` a comma.
+        What separates fields: by default runs of blanks, or a comma with ``csv``.
     csv : bool
-        Whether the inputs are CSV, see `mmbloom.logs.rows`.
+        Whether the inputs are CSV; see `mmbloom.logs.rows`.
     header : bool
-        With ``csv``: whether the first row of each input is its header.
+        With ``csv``, whether the first row of each input is a header.
     json_key : str or tuple of str, optional
-        The member of lines of JSON that is compared, or several, see `mmbloom.logs.lines.LineKeys`.
+        The member or members of JSON lines to compare; see `mmbloom.logs.lines.LineKeys`.
     empty : {"whole", "skip", "key"}, optional
-        What to do with a line without the field, column or member, see `mmbloom.logs.lines.Empty`.
-        By default it is compared whole, and it is an error if no line has that part.
+        How to treat a line without the field, column or member; see `mmbloom.logs.lines.Empty`. By
+        default the whole line is compared, and it is an error if no line has that part.
     repeats_to : path or raw file, optional
-        Gets the lines that ``output`` does not get.
+        Where all lines that ``output`` does not receive are written.
     durable : bool
-        Force lines to the disk before they are marked, so that a power cut loses none. For
-        outputs that are files.
+        Force lines to the disk before they are marked, so that a power cut loses none. All outputs
+        must be paths.
 
     Returns
     -------
@@ -373,14 +380,14 @@ def dedup_files(
     Raises
     ------
     FilterFullError
-        If the filter was opened with ``on_full="raise"``, at the first line that goes past its
-        plan: all lines before it are done, and none after it. An input that is open may have been
-        read further.
+        If the filter was opened with ``on_full="raise"`` and a line would take it past its
+        capacity. The lines before that line are written and marked; that line and all after it are
+        not. An input that was passed as an open file may have been read further.
     InputError
         If an input is damaged, has no lines, or has another header than the output; or if none of
-        its lines has its key, and ``empty`` is not given.
+        its lines has its key and ``empty`` is not given.
     MissingLibraryError
-        If an input or an output is compressed by zstd, and the extra is not installed.
+        If an input or output is compressed with zstd, and the extra is not installed.
     OSError
         If a file cannot be read or written.
     ValueError

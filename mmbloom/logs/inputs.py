@@ -1,7 +1,7 @@
-"""Open an input, decompressed, and cut it into lines with what finds their keys.
+"""Open an input, decompress it, and cut it into lines with the rule that finds their keys.
 
-By its first bytes a file is known for what it is. One that has no lines is refused, with the
-command that prints those in it.
+A file's kind is detected from its first bytes. A file that has no lines is refused, and the message
+names the command that prints lines from it.
 """
 
 import os
@@ -61,15 +61,15 @@ _PADDING_READ = {"gz": 1, "xz": 4}
 
 
 Progress = Callable[[int], object]
-"""Is called with the number of bytes that were read, as they come."""
+"""Called with the number of bytes read, as they are read."""
 
 
 def untold(_: int) -> None:
-    """Ignore the progress, where nobody asked for it."""
+    """Do nothing: the default when progress is not reported."""
 
 
 def require_lines(name: str, head: bytes, within: str | None = None) -> None:
-    """Refuse what begins as a file without lines, perhaps `within` a compressed one."""
+    """Refuse data that begins like a file without lines, also `within` compressed data."""
     what, opener = _without_lines(head, within)
     if what:
         file = "FILE" if name == "stdin" else shlex.quote(name)
@@ -106,15 +106,15 @@ def _undecided(head: bytes) -> bool:
 
 
 def load_library(kind: str, name: str) -> Compression:
-    """Import what decompresses an input; raises `MissingLibraryError` with its name."""
+    """Import what decompresses an input; raise `MissingLibraryError` if it is missing."""
     return compression(kind, f"{name}: reading compressed files")
 
 
 class Raw(FileIO):
-    """A raw file that fills its buffer with what is there, and reports its progress.
+    """A raw file that fills its buffer with the data available, and reports its progress.
 
-    A pipe gives 64 KiB at a time. What else is there is taken, and not waited for, so that each
-    line is printed as soon as it arrives (tail -f).
+    A pipe returns up to 64 KiB at a time. More is read if it is there already, but not waited for,
+    so that each line is printed as soon as it arrives (tail -f).
     """
 
     def __init__(self, file: str | int, progress: Progress, name: str) -> None:
@@ -127,9 +127,9 @@ class Raw(FileIO):
         self._readable.register(self, select.POLLIN)
 
     def fill(self, buffer: memoryview, filled: int) -> int:
-        """Fill a buffer up, waiting if nothing is in it yet; return up to where it is filled.
+        """Fill a buffer, waiting only if it is empty; return the index up to which it is filled.
 
-        What comes before an error is given first.
+        Bytes that come before an error are returned first.
         """
         count = filled
         while count < len(buffer) and not self._ended and (not count or self._readable.poll(0)):
@@ -154,10 +154,10 @@ class Raw(FileIO):
 
 
 class Looked(RawIOBase):
-    """A raw file whose kind is known by its beginning, read from its beginning.
+    """A raw file whose kind is detected from its beginning, and which is read from its beginning.
 
-    It waits for no more than the kind takes: a line that has come does not wait for the next.
-    What writes a tar archive writes its first header at once.
+    It waits only for as many bytes as the detection needs: a line that has arrived does not wait
+    for the next. A program that writes a tar archive writes its first header at once.
     """
 
     def __init__(self, raw: "Raw | Given", head: bytes = b"") -> None:
@@ -170,7 +170,7 @@ class Looked(RawIOBase):
         self.kind = compressed.kind_of(self.head)
 
     def readinto(self, buffer: Any, /) -> int:
-        """Read some bytes; 0 at the end."""
+        """Read some bytes into a buffer and return how many; return 0 at the end."""
         view = memoryview(buffer).cast("B")
         count = min(len(self.head), len(view))
         view[:count], self.head = self.head[:count], self.head[count:]
@@ -196,13 +196,13 @@ def _decompressed(raw: Looked, kind: str, library: Compression, name: str) -> It
 
 
 class Given:
-    """A file that the caller has opened, read as `Raw` is; it is not closed."""
+    """A file opened by the caller, read like `Raw`; it is not closed."""
 
     def __init__(self, file: RawInput, progress: Progress) -> None:
         self._file, self._progress = file, progress
 
     def fill(self, buffer: memoryview, filled: int) -> int:
-        """Fill a buffer up, unless something is in it; return up to where it is filled."""
+        """Fill a buffer unless it has bytes; return the index up to which it is filled."""
         count = filled or read_some(self._file, buffer)
         self._progress(count - filled)
         return count
@@ -212,18 +212,18 @@ class Given:
 def open_input(
     file: str | int | RawInput, name: str, progress: Progress = untold, head: bytes = b""
 ) -> Iterator[RawInput]:
-    """Open one input for reading, decompressed.
+    """Open an input for reading, and decompress it.
 
     Parameters
     ----------
     file : str, int or RawInput
-        A path, a descriptor, or a binary file that is open; the latter two stay open.
+        A path, a descriptor, or an open binary file. The latter two stay open.
     name : str
-        What errors call it.
+        The name used in error messages.
     progress : callable
-        Called with the number of bytes that were read, as they come.
+        Called with the number of bytes read, as they are read.
     head : bytes
-        What was read of it already.
+        Bytes that have already been read from the input.
     """
     with ExitStack() as stack:
         raw: Raw | Given
@@ -252,7 +252,7 @@ _OF_CSV = (b",", b";")  # separators of files in which quotes have a meaning
 
 
 class NoPartError(InputError):
-    """No line of an input has the field or member that is asked for."""
+    """No line of an input has the chosen field or member."""
 
 
 @dataclass(slots=True)
@@ -262,15 +262,15 @@ class Keyed:
     Attributes
     ----------
     keys : KeyRule
-        What finds their keys, by the header of this input.
+        Finds the keys of the lines; columns are resolved by this input's header.
     chunks : iterable of Chunk
         The lines.
     head : bytes
-        What comes before them, as it came: a header, a byte order mark; b"" of plain lines.
+        The bytes before the lines, as read: a header or a byte order mark; b"" for plain lines.
     name : str
-        What errors call the input.
+        The name of the input in error messages.
     warn : callable, optional
-        Called with a sentence if no line has the part that is its key.
+        Called with a sentence if no line has the chosen part.
     """
 
     keys: KeyRule
@@ -311,19 +311,19 @@ class Inputs:
     Attributes
     ----------
     keys : KeyRule
-        What finds keys.
+        Finds the keys of lines.
     terminator : bytes
-        What ends a line.
+        The byte that ends a line.
     header : bool
         Whether the first row of CSV is a header.
     proven : bool
-        Whether a line had the part that is its key: then its name or number is right. True from
-        the beginning if nobody asks for that proof.
+        Whether some line had the chosen part, which shows that its name or number is right. True
+        from the beginning if that need not be shown.
     warn : callable, optional
-        Called with a sentence: once a run if fields are split within quotes, or quotes have a
-        backslash before them; and for each input of which no line has its key.
+        Called with a sentence: once per run if fields are split within quotes or quotes are escaped
+        with a backslash, and for each input in which no line has its key.
     progress : callable
-        Called with the number of bytes that were read, as they come.
+        Called with the number of bytes read, as they are read.
     """
 
     keys: KeyRule
@@ -336,23 +336,24 @@ class Inputs:
 
     @property
     def delimiter(self) -> bytes | None:
-        """The byte between the fields of rows; None of lines."""
+        """The byte between the fields of rows; None for lines."""
         return getattr(self.keys, "delimiter", None)
 
     @contextmanager
     def open(
         self, file: str | int | RawInput, name: str, *, head: bytes = b"", size: int | None = None
     ) -> Iterator[Keyed]:
-        """Open one input, or its first `size` bytes, and cut it into lines, or rows of CSV.
+        """Open an input, or only its first `size` bytes, and cut it into lines or CSV rows.
 
-        Other parameters are those of `open_input`.
+        The other parameters are those of `open_input`.
 
         Raises
         ------
         InputError
-            If the header has no such column; while it is read, if it is text that has no lines, or
-            if a quote is never closed. If no line has its key, before the first line of a file is
-            given, or 50 lines of another input, or at the end.
+            If the header does not have the column. While the input is read: if it is text without
+            lines, if a quote is never closed, or if no line has its key. The latter is raised
+            before the first line of a file is yielded; for other inputs after 50 lines, or at the
+            end.
         """
         place = place_of(file)
         with open_input(file, name, self.progress, head) as source:
@@ -429,7 +430,7 @@ class Inputs:
 
 
 def check_first_lines(inputs: Iterable[AbstractContextManager[Keyed]]) -> None:
-    """Cut inputs up to their first lines; fail if one has none, or no line of any has its key."""
+    """Read the first lines of inputs; fail if one has none, or no line of any has its key."""
     failed, proven = None, False
     for one in inputs:
         try:
@@ -443,7 +444,7 @@ def check_first_lines(inputs: Iterable[AbstractContextManager[Keyed]]) -> None:
 
 
 def place_of(file: Any) -> str | int | None:
-    """Return the path or the descriptor of a file; None if it has neither."""
+    """Return the path or the descriptor of a file, or None if it has neither."""
     if isinstance(file, str | int | os.PathLike):
         return file if isinstance(file, int) else os.fspath(file)
     try:

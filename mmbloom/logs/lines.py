@@ -1,14 +1,14 @@
 """Lines of a byte stream in bounded chunks, and the part of each line that is its key.
 
-The options mean what they mean in uniq(1) in the C locale. If a line lacks the chosen field or
-member, the whole line is its key, and no field or member of another line makes the same key:
-no line is dropped because the chosen part of it is missing. A field or member that is empty or
-null is missing, and of several one that is missing is enough: what says nothing of two lines
-does not say that they are the same. `Empty` names what else can be done with them.
+The options mean what they mean in uniq(1) in the C locale. If the chosen field or member of a line
+is missing, empty or null, the whole line is its key. That key never equals the field or member of
+another line, so no line is dropped because a part of it is missing. With several fields or members,
+one missing is enough: two lines with nothing there may still differ. `Empty` lists the other ways
+to treat such lines.
 
-An input may end within a line: a log that is still written, a copy under way, a broken pipe. The
-part of such a line may be cut off, and be the key of another line. `KeyRule.find` has the rule for
-it.
+An input may end in the middle of a line: a log that is still being written, an unfinished copy, a
+broken pipe. The field or member of that line may be cut off, and equal that of another line.
+`KeyRule.find` describes how such a line is treated.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ class RawInput(Protocol):
     """Anything that reads like a raw file, such as `io.FileIO` or `io.BytesIO`."""
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Read some bytes into a buffer, and return how many; 0 at the end."""
+        """Read some bytes into a buffer and return how many; return 0 at the end."""
 
 
 @dataclass(slots=True, eq=False)  # frozen, it takes three times as long to make
 class Chunk:
-    r"""At most 8,192 consecutive lines, and the block of bytes that they lie in.
+    r"""Up to 8,192 consecutive lines, and the block of bytes that contains them.
 
     Attributes
     ----------
@@ -72,8 +72,8 @@ class Chunk:
     starts, ends : ndarray of int64, shape (n,)
         Line i is octets[starts[i]:ends[i]], without its terminator.
     terminated : bool
-        False for the last line of an input that does not end in a terminator. Such a line
-        is a chunk of its own.
+        False for the last line of an input that does not end in a terminator. Such a line is a
+        chunk of its own.
 
     Examples
     --------
@@ -95,7 +95,7 @@ class Chunk:
 
     @property
     def num_bytes(self) -> int:
-        """Number of bytes in the input, terminators included."""
+        """The number of bytes that the lines take in the input, terminators included."""
         return self.ends.item(-1) - self.starts.item(0) + self.terminated
 
     @property
@@ -104,17 +104,16 @@ class Chunk:
         return _engine.lines_of(self.octets, self.starts, self.ends)
 
     def first(self, number: int) -> Chunk:
-        r"""Return the first lines of it, at least one, as a chunk.
+        r"""Return the first lines of the chunk as a chunk that shares its block.
 
         Parameters
         ----------
         number : int
-            How many lines.
+            How many lines to return, at least 1.
 
         Returns
         -------
         Chunk
-            It has the same block.
 
         Examples
         --------
@@ -126,7 +125,7 @@ class Chunk:
         return Chunk(self.octets, self.starts[:number], self.ends[:number], self.terminated)
 
     def where(self, wanted: Bools) -> Octets:
-        """Return some of the lines, with their terminators.
+        """Return the selected lines, with their terminators.
 
         Parameters
         ----------
@@ -136,7 +135,7 @@ class Chunk:
         Returns
         -------
         ndarray of uint8
-            The lines, one after the other: a copy, or that part of the block if all are wanted.
+            The lines, one after another: a copy, or a view of the block if all lines are selected.
         """
         number = np.count_nonzero(wanted)
         if number == len(wanted):  # as a rule where most lines are new: to copy 1 MB takes 70 us
@@ -152,24 +151,24 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
     Parameters
     ----------
     source : RawInput
-        The stream. It is read to its end, and not closed.
+        The stream. It is read to its end, and is not closed.
     terminator : bytes
-        The one byte that ends a line.
+        The single byte that ends a line.
 
     Yields
     ------
     Chunk
-        The lines in order. An empty line is a line; a last line without its terminator is a
-        chunk of its own.
+        The lines, in order. Empty lines count as lines. A last line without a terminator is a chunk
+        of its own.
 
     Raises
     ------
     InputError
-        If the stream is UTF-16 or UTF-32, or if its lines end in a carriage return alone.
+        If the stream is UTF-16 or UTF-32, or if its lines end in a carriage return only.
     OSError
         If the stream cannot be read.
     TypeError
-        If it is no binary file.
+        If the source is not a binary file.
 
     Examples
     --------
@@ -181,7 +180,7 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
 
 
 def cut_lines(source: RawInput, terminator: bytes, check: Check | None) -> Iterator[Chunk]:
-    """Cut a stream into chunks of lines; `check` is that of `cut`."""
+    """Cut a stream into chunks of lines; `check` is as for `cut`."""
 
     def find(block: Octets, start: int, searched: int, filled: int) -> Pieces:
         starts, ends = _engine.find_lines(block, searched, filled, terminator[0], CHUNK_LINES)
@@ -197,23 +196,25 @@ Check = Callable[[Octets], object]
 
 
 def cut(source: RawInput, find: Find, check: Check | None) -> Iterator[Chunk]:
-    """Read a stream block by block, and cut each into what is found in it.
+    """Read a stream block by block, and cut each block into pieces.
 
     Parameters
     ----------
     source : RawInput
         The stream.
     find : callable
-        Called with a block, where what is left of it begins, up to where that was searched already,
-        and how far the block is filled; returns where pieces start and end. A byte follows each.
+        Finds pieces. It is called with a block, the index where its unconsumed bytes begin, the
+        index up to which they have already been searched, and the index where the block's content
+        ends. It returns where pieces start and end. Each piece is followed by a byte that belongs
+        to none.
     check : callable, optional
-        Called once, before the first piece is given, with all that has come up to then; it raises
-        an error if the stream is to be refused.
+        Called once, before the first piece is yielded, with all bytes read so far. It raises an
+        error to refuse the stream.
 
     Yields
     ------
     Chunk
-        The pieces. What is left at the end is one that is not terminated.
+        The pieces. Bytes left over at the end are one piece that is not terminated.
     """
     if not hasattr(source, "readinto"):
         raise TypeError(f"source is {source!r}, expected a binary file, as open(path, 'rb') gives")
@@ -244,7 +245,7 @@ def cut(source: RawInput, find: Find, check: Check | None) -> Iterator[Chunk]:
 
 
 def read_some(source: RawInput, buffer: Any) -> int:
-    """Read some bytes into a buffer, waiting for them; 0 at the end."""
+    """Wait for some bytes and read them into a buffer; return their number, 0 at the end."""
     while (count := source.readinto(buffer)) is None:  # an empty pipe that does not block
         there = select.poll()
         there.register(cast("Any", source), select.POLLIN)
@@ -268,14 +269,14 @@ _MARKS = {
 
 
 class NoLinesError(InputError):
-    """An input is a file of another kind, or text of another encoding."""
+    """An input is another kind of file, or text in another encoding."""
 
 
 def require_lines(octets: Octets, terminator: bytes) -> None:
-    """Refuse text without lines that end in this byte, by what comes up to the first of them.
+    """Refuse text that has no lines, given its bytes up to the first terminator.
 
-    An input without a newline is lines of an old Mac if it has two carriage returns. One
-    is not enough: a line that Windows has ended may wait for its newline.
+    An input without a newline is treated as old Mac text if it has two carriage returns. One is not
+    enough: it may be the first half of a Windows line end.
     """
     require_octets(octets, terminator)
     if terminator == b"\n" and ord("\n") not in octets and octets.tobytes().count(b"\r") > 1:
@@ -283,7 +284,7 @@ def require_lines(octets: Octets, terminator: bytes) -> None:
 
 
 def require_octets(octets: Octets, terminator: bytes) -> None:
-    """Refuse UTF-16 and UTF-32, by a mark or by their NULs, unless it is NUL that ends lines."""
+    """Refuse UTF-16 and UTF-32, detected by mark or by NULs, unless lines end in NUL."""
     head = octets[:_HEAD].tobytes()
     by_mark = (encoding for mark, encoding in _MARKS.items() if head.startswith(mark))
     encoding = next(by_mark, "" if terminator == b"\0" else _by_nuls(head))
@@ -295,7 +296,7 @@ def require_octets(octets: Octets, terminator: bytes) -> None:
 
 
 def no_newlines(what: str) -> NoLinesError:
-    """Return the error of an input whose lines or rows end in a carriage return alone."""
+    """Return the error for an input whose lines or rows end in a carriage return only."""
     return NoLinesError(
         f"ends its {what} in a carriage return alone, so that all are one: convert it first, with "
         "tr '\\r' '\\n'"
@@ -326,71 +327,71 @@ def _by_nuls(head: bytes) -> str:
 
 
 class RawOutput(Protocol):
-    """Anything that is written to like a raw file, such as `io.FileIO`."""
+    """Anything that can be written to like a raw file, such as `io.FileIO`."""
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the file descriptor."""
 
     def write(self, data: Any, /) -> int | None:
-        """Write some bytes, and return how many; None if the file is full, and does not block."""
+        """Write some bytes and return how many, or None if the write would block."""
 
 
 class Existing(Protocol):
-    """What is in a file already: of others too, who may append to it at any time."""
+    """The content of a file that other processes may append to at any time."""
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the file descriptor."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Return a block in which no other run with such a file appends to it, if that can be.
+        """Return a block in which no other run appends to the file, as far as that can be enforced.
 
-        Such blocks can be within each other.
+        Such blocks can be nested.
         """
 
     def size(self) -> int:
-        """Count the bytes."""
+        """Return the number of bytes."""
 
     def last(self) -> bytes:
-        """Return the last byte; none of an empty file."""
+        """Return the last byte, or b"" if the file is empty."""
 
     def read_from(self, begin: int) -> RawInput:
-        """Return what is read from a byte on."""
+        """Return an input that reads from the given byte."""
 
 
 _ANY_BLOCK = nullcontext()
 
 
 class PlainFile:
-    """What is in a file as it is, without a position that others share.
+    """The content of an uncompressed file, read without moving a shared file position.
 
     Parameters
     ----------
     fd : int
-        A descriptor that is open for reading.
+        A descriptor open for reading.
     """
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def fileno(self) -> int:
-        """Return the descriptor."""
+        """Return the file descriptor."""
         return self._fd
 
     def alone(self) -> AbstractContextManager[None]:
-        """Return a block that does nothing: the filter's lock keeps other runs away."""
+        """Return a block that does nothing: the filter's lock already keeps other runs out."""
         return _ANY_BLOCK
 
     def size(self) -> int:
-        """Count the bytes."""
+        """Return the number of bytes."""
         return os.fstat(self._fd).st_size
 
     def last(self) -> bytes:
-        """Return the last byte; none of an empty file."""
+        """Return the last byte, or b"" if the file is empty."""
         size = self.size()
         return os.pread(self._fd, 1, size - 1) if size else b""
 
     def read_from(self, begin: int) -> RawInput:
-        """Return what is read from a byte on."""
+        """Return an input that reads from the given byte."""
         return _From(self._fd, begin)
 
 
@@ -405,30 +406,30 @@ class _From:
 
 
 class LineWriter:
-    r"""Writes lines to a raw file; nothing is buffered when `write` returns.
+    r"""Write lines to a raw file; nothing stays buffered when `write` returns.
 
-    If the file ends in the middle of a line, a terminator is written first, so that the next
-    line starts as a line.
+    If the file ends in the middle of a line, a terminator is written first, so that the next line
+    starts on its own.
 
     Parameters
     ----------
     file : RawOutput
         The file to write to.
     terminator : bytes
-        What ends a line.
+        The bytes that end a line.
     name : str, optional
-        The name of the file in errors; by default that of the file object.
+        The name of the file in error messages; by default that of the file object.
     existing : Existing, optional
-        What is in the file. Pass it if others append to the file too; by default only what this
-        object wrote counts.
+        The content of the file. Pass it if others append to the file too; otherwise only what this
+        object has written is taken into account.
     sync : callable, optional
-        Forces the file to the disk. If it is passed, `write` calls it before it returns, so
-        that lines are on the disk before `mmbloom.logs.dedup.dedup` marks them.
+        Forces the file to the disk. If given, `write` calls it before it returns, so that lines are
+        on the disk before `mmbloom.logs.dedup.dedup` marks them.
 
     Raises
     ------
     TypeError
-        If the file has a buffer of its own, or is none.
+        If `file` is not a file, or has a buffer of its own.
 
     Examples
     --------
@@ -469,12 +470,12 @@ class LineWriter:
         lines : ndarray of uint8
             The lines with their terminators, as `Chunk.where` returns them.
         terminated : bool
-            Whether the last of them ends in a terminator.
+            Whether the last line ends in a terminator.
 
         Raises
         ------
         OSError
-            If they cannot be written, or forced to the disk; some of them may be in the file,
+            If the lines cannot be written or forced to the disk. Some of them may be in the file,
             the last one cut off.
         """
         if not len(lines):
@@ -488,7 +489,7 @@ class LineWriter:
             self._sync()
 
     def alone(self) -> AbstractContextManager[None]:
-        """Return a block in which no other run appends to the file, see `Existing.alone`."""
+        """Return a block in which no other run appends to the file; see `Existing.alone`."""
         return _ANY_BLOCK if self.existing is None else self.existing.alone()
 
     def _wrote(self, count: int) -> None:
@@ -517,12 +518,13 @@ class LineWriter:
 
 
 Empty = Literal["whole", "skip", "key"]
-"""What a line is that lacks the field or member chosen, or one of them: its own key; no key; or
-a line whose value there is the empty one, as that of all others that lack it."""
+"""How to treat a line in which a chosen field or member is missing, empty or null: "whole" compares
+the whole line; "skip" gives the line no key, so it is neither new nor repeated; "key" compares an
+empty value instead, the same for all such lines."""
 
 
 def require_empty(empty: object) -> None:
-    """Raise `ValueError` unless this is an `Empty`."""
+    """Raise `ValueError` unless the value is an `Empty`."""
     if empty not in (known := get_args(Empty)):
         raise ValueError(f"empty is {empty!r}, expected one of {known}")
 
@@ -533,15 +535,15 @@ class Found(NamedTuple):
     Attributes
     ----------
     keys : Keys
-        One for each line that has a key, in order, for any call of a filter that takes several
-        keys. They are views of the chunk's block, for the engine; they are no sequence.
+        The key of each line that has one, in order, for any filter method that takes several keys.
+        They are views of the chunk's block that only the engine reads, not a sequence.
     lacking : int
-        How many lines lack the field or member, or one of them.
+        The number of lines in which a chosen field or member is missing.
     kept : ndarray of bool, shape (n,), or None
-        True for each line that has a key; None if all have.
+        True for each line that has a key; None if all lines have one.
     part_key : Keys or None
-        Of a last line without its terminator, the key of its part, see `KeyRule.find`; None for
-        all other lines, whose parts are in `keys`.
+        For a last line without its terminator, the key of its field or member; see `KeyRule.find`.
+        None for all other lines, whose keys are in `keys`.
     """
 
     keys: Keys
@@ -550,7 +552,7 @@ class Found(NamedTuple):
     part_key: Keys | None = None
 
     def known(self, seen: Filter) -> Bools:
-        """Return which of the keys a filter has, or has the key of the part of.
+        """Return which lines a filter knows, by `keys` or by `part_key`.
 
         Parameters
         ----------
@@ -560,23 +562,23 @@ class Found(NamedTuple):
         Returns
         -------
         ndarray of bool
-            One a key.
+            One value per key.
         """
         known = seen.contains_many(self.keys)
         return known if self.part_key is None else known | seen.contains_many(self.part_key)
 
     def of_lines(self, answers: Bools) -> Bools:
-        """Return the answers of the keys as answers of the lines; False for one without a key.
+        """Turn one answer per key into one per line; lines without a key get False.
 
         Parameters
         ----------
         answers : ndarray of bool
-            One a key.
+            One value per key.
 
         Returns
         -------
         ndarray of bool, shape (n,)
-            One a line.
+            One value per line.
         """
         if self.kept is None:
             return answers
@@ -590,12 +592,11 @@ class Found(NamedTuple):
         Parameters
         ----------
         index : int
-            Of a key that there is, counted from 0.
+            The index of an existing key, counted from 0.
 
         Returns
         -------
         int
-            How many lines.
         """
         return index if self.kept is None else int(np.flatnonzero(self.kept)[index])
 
@@ -624,7 +625,7 @@ class KeyRule(ABC):
 
     @property
     def part(self) -> str:
-        """That part, as in "no line has the field 3, or it is empty".
+        """The chosen field or member, worded for "no line has the field 3, or it is empty".
 
         Examples
         --------
@@ -638,10 +639,11 @@ class KeyRule(ABC):
 
     @property
     def rule(self) -> str:
-        r"""All that decides which bytes of a line are its key, as options of the commands.
+        r"""The options that decide which bytes of a line are its key, as one text.
 
-        What the options choose is the same exactly if this is the same text: "whole lines" if
-        there are none. One that is too long for the header of a filter ends in its SHA-256.
+        Two rules choose the same keys exactly if their texts are equal; without options the text is
+        "whole lines". A text that is too long for the header of a filter is cut, and ends in its
+        SHA-256.
 
         Examples
         --------
@@ -665,7 +667,7 @@ class KeyRule(ABC):
 
     @property
     def is_whole_line(self) -> bool:
-        """Whether all of a line decides on its key, capitals and carriage returns aside."""
+        """Whether the whole line is the key, apart from case and carriage returns."""
         cut = self.skip_fields or self.skip_chars or self.compare_at_most is not None
         return not (self._chosen[1] or cut)
 
@@ -674,19 +676,22 @@ class KeyRule(ABC):
         """Find the key of the part of each line."""
 
     def find(self, chunk: Chunk) -> Found:
-        """Find the key of each line, and which lines lack it.
+        """Find the key of each line, and the lines in which it is missing.
 
-        The last line of an input may have no terminator because the input was cut off within it.
-        Such a line has two keys: it is known if a filter has either, and marked by the first alone.
+        If the last line of an input has no terminator, the input may have been cut off in the
+        middle of it. Such a line has two keys. It counts as seen if the filter has either of them,
+        but only the first is marked.
 
-        - `Found.keys` has the whole line, as for a line that lacks its part. So the complete line
-          is still new when it comes, and the same input read again has nothing new.
-        - `Found.part_key` has the key of its part, by which a repeat of a marked line is known.
+        - `Found.keys` has the whole line as its key, as for a line without its field or member. So
+          the complete line still counts as new later, and reading the same input again finds
+          nothing new.
+        - `Found.part_key` has the key of its field or member. With it, the line is recognised as a
+          repeat of a complete line that was marked.
 
         Parameters
         ----------
         chunk : Chunk
-            The lines; rows without their header.
+            The lines, or rows without their header.
 
         Returns
         -------
@@ -695,7 +700,7 @@ class KeyRule(ABC):
         Raises
         ------
         ColumnError
-            If columns have names, and `mmbloom.logs.rows.RowKeys.by_header` was not called.
+            If columns are chosen by name and `mmbloom.logs.rows.RowKeys.by_header` was not called.
         """
         found = self._parts(chunk)
         none = found.kept is not None and not found.kept.any()
@@ -718,38 +723,37 @@ _RETURN = 13  # the carriage return, before the newline of a line that Windows h
 class LineKeys(KeyRule):
     r"""Turn lines into keys; without options, each line is its own key.
 
-    The options are applied in the order in which they stand here.
+    The options are applied in the order listed here.
 
-    Where the field or member chosen is missing, empty or null, the whole line is the key: so it is
-    where that is one of several.
+    If the chosen field or member is missing, empty or null, the whole line is the key. With
+    several, one missing is enough.
 
     Attributes
     ----------
     field : int or tuple of int, optional
-        Take this field, counted from 1; or several, whose key is that of the tuple of them.
+        Take the field with this number, counted from 1; with several, the key is the tuple of them.
     separator : bytes, optional
-        What separates fields; by default runs of blanks, which are space, tab and newline, as
-        for awk(1): a carriage return is a part of the last field, unless ``crlf`` is set.
+        What separates fields; by default runs of blanks (space, tab and newline), as in awk(1). A
+        carriage return is then part of the last field, unless ``crlf`` is set.
     json_key : str or tuple of str, optional
-        Take this member of a line of JSON, as in "user.id"; digits index arrays, and a dot within
-        a name has a backslash before it, as in r"app\.name". Of several the key is that of the
-        tuple of them. The string "5" and the number 5 are two keys. Numbers are compared as
-        they are written: 1.0 and 1 are two keys. NaN is missing, as null is; a line that is nested
-        too deep for Python's parser (about 990 levels) is compared whole.
+        Take this member of a JSON line, such as "user.id"; with several, the key is the tuple of
+        them. Digits index arrays, and a dot within a name is written with a backslash, as in
+        r"app\.name". Values are compared as written: the string "5" and the number 5 differ, and so
+        do 1.0 and 1. NaN counts as missing, like null. A line nested too deep for Python's parser
+        (about 990 levels) is compared whole.
     skip_fields : int
-        Skip so many fields. A field is a run of blanks (as above) and the non-blanks after it.
+        Skip this many fields. A field is a run of blanks (as above) and the non-blanks after it.
     skip_chars : int
-        Skip so many bytes.
+        Skip this many bytes.
     compare_at_most : int, optional
-        Keep at most so many bytes.
+        Keep at most this many bytes.
     ignore_case : bool
-        Take ASCII capitals for small letters.
+        Treat ASCII capitals as lower case.
     crlf : bool
-        First leave out a carriage return at the end of the line: so lines that Windows has ended
-        and those that it has not are the same.
+        Remove a carriage return from the end of the line first, so that lines with Windows line
+        ends equal lines without.
     empty : {"whole", "skip", "key"}
-        What a line is that lacks the field or member: its own key; no key; or one whose field or
-        member is empty, and so the same for all of them.
+        How to treat a line in which the field or member is missing; see `Empty`.
 
     Examples
     --------
@@ -877,14 +881,14 @@ class LineKeys(KeyRule):
 
 
 def separated_by(separator: bytes) -> list[str]:
-    """Return a separator as an option."""
+    """Return a separator as command-line options."""
     for raw, escape in ((b"\\", rb"\\"), (b"\t", rb"\t"), (b"\0", rb"\0"), (b"\n", rb"\n")):
         separator = separator.replace(raw, escape)
     return ["-t", separator.decode("utf-8", "backslashreplace")]
 
 
 def marked(keys: KeyBatch) -> Bools:
-    """Check of each key whether it is a whole line, as what was asked for is missing or empty."""
+    """Return which keys are whole lines because the chosen part is missing or empty."""
     mark = _engine.WHOLE_LINE
     if isinstance(keys, ByteKeys):
         return np.array([key[: len(mark)] == mark for key in keys.items], dtype=np.bool_)
@@ -899,7 +903,7 @@ def marked(keys: KeyBatch) -> Bools:
 
 
 def found_among(keys: KeyBatch, lacks: Bools | None, empty: Empty) -> Found:
-    """Treat the lines without their part as asked for; one of several parts is enough."""
+    """Apply `empty` to the lines in which a chosen part is missing."""
     lacking = 0 if lacks is None else int(np.count_nonzero(lacks))
     if lacks is None or not lacking or empty == "whole":
         return Found(cast("Keys", keys), lacking, None)

@@ -1,7 +1,7 @@
-"""Which member of a line of JSON is its key, and what bytes it is as a key.
+"""Find the member of a JSON line that is its key, and the bytes of that key.
 
-Values are compared as they are written, so that no two that differ are one key, and no line is
-lost: only the order of an object's members and blanks between them do not count.
+Values are compared as they are written, so that two different values never become one key and no
+line is lost. Only the order of an object's members and the blanks between them are ignored.
 """
 
 import json
@@ -22,9 +22,9 @@ _ENCODER = json.JSONEncoder()
 
 
 def names_of(path: str) -> list[str]:
-    r"""Cut a path at its dots, but for those of a name, which have a backslash before them.
+    r"""Split a path at its dots, except at dots escaped with a backslash.
 
-    Any other backslash is itself.
+    A backslash before any other character stands for itself.
 
     Examples
     --------
@@ -37,8 +37,8 @@ def names_of(path: str) -> list[str]:
 def member_taker(path: str) -> Callable[[bytes], bytes | None]:
     """Return a function that finds the bytes of a member in a line.
 
-    It returns None if the member is not there, or says nothing: null, NaN or the empty string. It
-    raises `RecursionError` if the line is nested too deep for Python's parser.
+    The function returns None if the member is missing, null, NaN or the empty string. It raises
+    `RecursionError` if the line is nested too deep for Python's parser.
     """
     names = names_of(path)
 

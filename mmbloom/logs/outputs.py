@@ -1,12 +1,12 @@
 """Write lines to stdout or append them to a file, compressed if its name says so.
 
-Files are appended to, never emptied. The filter still knows the lines that an earlier run
-wrote and will not print them again, so emptying its output would lose them for good.
+Files are appended to, never emptied. The filter still knows the lines that an earlier run wrote and
+will not print them again, so emptying its output would lose them permanently.
 
-For the same reason an output is on the disk before the marks of its lines are: a mark that a
-power cut leaves without its line would lose that line.
+For the same reason an output reaches the disk before the marks of its lines do: if a power cut kept
+a mark but not its line, that line would be lost.
 
-Which file an output may not be: an input, the filter, what belongs to it, another output.
+An output must not be an input, the filter, a file that belongs to the filter, or another output.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Place = str | int
 def open_output(
     place: Place, terminator: bytes, *, delimiter: bytes | None = None, durable: bool = False
 ) -> Iterator[LineWriter]:
-    """Open a file for appending, or stdout by its descriptor. A delimiter is for rows of CSV.
+    """Open a file for appending, or stdout by its descriptor; pass a delimiter for CSV rows.
 
-    When the block has succeeded, a regular file is on the disk, and so is its name. Only stdout is
-    left to the system, unless `durable` says that each write is on the disk before it returns.
+    When the block has succeeded, a regular file and its name are on the disk. Stdout is left to the
+    system, unless `durable` is set: then each write is on the disk before it returns.
     """
     with ExitStack() as stack:
         frames: FrameWriter | None = None
@@ -87,7 +87,7 @@ def writer_to(
 
 
 def begin(sink: object, head: bytes, name: str) -> None:
-    """Write the header of an input to an output of rows, unless that has it."""
+    """Write the header of an input to an output of rows, unless the output has it."""
     from mmbloom.logs.rows import RowWriter  # noqa: PLC0415  only for CSV
 
     if isinstance(sink, RowWriter):
@@ -137,9 +137,9 @@ def _force_name(fd: int, place: Place) -> None:
 
 
 def force_names(folder: str | None) -> None:
-    """Force the names in a folder to the disk; if it is not known or may not be read, all there is.
+    """Force the names in a folder to the disk; if it is unknown or unreadable, all file systems.
 
-    That takes longer, and is rare.
+    The latter takes longer, and is rare.
     """
     try:
         if folder is not None:
@@ -151,39 +151,39 @@ def force_names(folder: str | None) -> None:
 
 
 def is_regular(file: str | int) -> bool:
-    """Check whether a path or descriptor is a file, and no pipe or device."""
+    """Return whether a path or descriptor is a regular file, not a pipe or device."""
     return stat.S_ISREG(os.stat(file).st_mode)
 
 
 def is_special(place: Place) -> bool:
-    """Check whether something is at a place that is no file, such as a pipe."""
+    """Return whether a path exists and is not a regular file, such as a pipe."""
     with suppress(FileNotFoundError):
         return not is_regular(place)
     return False
 
 
 def is_appended_to(fd: int) -> bool:
-    """Check whether each write goes to the end of the file."""
+    """Return whether each write goes to the end of the file."""
     return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)
 
 
 @contextmanager
 def existing_in(fd: int, place: Place, delimiter: bytes | None) -> Iterator[PlainFile | None]:
-    """Open a regular file for reading, to check how it ends; None for other files.
+    """Open a regular file to check how it ends; None for other files.
 
-    It is checked before each write, under the filter's lock. Another run that appends to the
-    same file can be killed at any time, and our line must not be joined to its half line. With a
-    delimiter, of rows, what `>` writes to is no file of ours, whatever others write there.
+    The check is made before each write, under the filter's lock: another run that appends to the
+    same file can be killed at any time, and a new line must not be joined to its half line. With a
+    delimiter, the target of a shell's `>` is not checked, whatever others write there.
 
     Raises
     ------
     InputError
-        If it has rows that cannot be read: they may have the header already.
+        If the file has rows that cannot be read, as they may include the header.
 
     Warns
     -----
     MmbloomWarning
-        If it has lines that cannot be read.
+        If the file has lines that cannot be read.
     """
     if not is_regular(fd) or (delimiter is not None and not is_appended_to(fd)):
         yield None
@@ -220,12 +220,12 @@ def _require_empty(fd: int, problem: str, remedy: str, delimiter: bytes | None) 
 
 
 def refuse_overlap(output: Place, inputs: Sequence[Place], filter_path: str) -> None:
-    """Refuse an output that is also an input; refuse the filter, and what belongs to a filter.
+    """Refuse an output that is also an input, the filter, or a part of a filter.
 
     Raises
     ------
     ValueError
-        With both names.
+        The message has both names.
     """
     own = os.path.realpath(filter_path)
     for name in inputs:
@@ -241,12 +241,12 @@ def refuse_overlap(output: Place, inputs: Sequence[Place], filter_path: str) -> 
 
 
 def require_apart(outputs: Sequence[Place], others: Sequence[Place]) -> None:
-    """Refuse to write what is new and what is not to one file.
+    """Refuse to write new lines and repeated lines to the same file.
 
     Raises
     ------
     ValueError
-        With the name.
+        The message has the name.
     """
     for other in others:
         if any(_is_same_file(output, other) for output in outputs):

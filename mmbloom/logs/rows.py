@@ -1,8 +1,8 @@
-r"""Rows of CSV in bounded chunks, and the fields of each that are its key.
+r"""CSV rows in bounded chunks, and the fields of each that are its key.
 
-To all that reads lines a row is a line: a `mmbloom.logs.lines.Chunk` holds rows as it holds lines,
-and they go out byte for byte as they came. Quotes, and newlines within them, are those of RFC 4180,
-and of what it forbids what Python's ``csv`` makes of it.
+Code that reads lines treats a row as a line: a `mmbloom.logs.lines.Chunk` holds rows just as it
+holds lines, and they are written byte for byte as they were read. Quotes, and newlines within them,
+follow RFC 4180; input that it forbids is read as Python's ``csv`` reads it.
 """
 
 from __future__ import annotations
@@ -54,27 +54,27 @@ def read_rows(source: RawInput, delimiter: bytes = b",") -> Iterator[Chunk]:
     Parameters
     ----------
     source : RawInput
-        The stream. It is read to its end, and not closed.
+        The stream. It is read to its end, and is not closed.
     delimiter : bytes
-        The one byte between fields.
+        The single byte between fields.
 
     Yields
     ------
     Chunk
-        The rows in order, the header among them, which `split_head` takes off. An empty line is a
+        The rows, in order, including the header, which `split_head` separates. An empty line is a
         row. A last row without a newline is a chunk of its own.
 
     Raises
     ------
     OpenQuoteError
-        If a quote is not closed by the end of the stream, or within 64 MiB. All rows before it
-        were given.
+        If a quote is not closed by the end of the stream, or within 64 MiB. All rows before it have
+        been yielded.
     InputError
-        If the stream is UTF-16 or UTF-32, or if its rows end in a carriage return alone.
+        If the stream is UTF-16 or UTF-32, or if its rows end in a carriage return only.
     OSError
         If the stream cannot be read.
     ValueError
-        If the delimiter is not one byte, or one that has another meaning.
+        If the delimiter is not one byte, or is a quote, newline or carriage return.
 
     Examples
     --------
@@ -153,21 +153,22 @@ class _Rows:
 
 
 def split_head(chunks: Iterator[Chunk], *, header: bool) -> tuple[bytes, Iterator[Chunk]]:
-    r"""Take off what comes before the rows that have keys: the header, and a byte order mark.
+    r"""Separate what comes before the rows that have keys: a header, or a byte order mark.
 
     Parameters
     ----------
     chunks : iterator of Chunk
-        Of `read_rows`.
+        The chunks that `read_rows` yields.
     header : bool
         Whether the first row is a header.
 
     Returns
     -------
     head : bytes
-        The header as it came, with its newline; without ``header`` the mark alone, if there is one.
+        The header as read, with its newline. Without ``header``, the byte order mark if there is
+        one.
     rows : iterator of Chunk
-        The other rows.
+        The remaining rows.
 
     Examples
     --------
@@ -194,14 +195,14 @@ def split_head(chunks: Iterator[Chunk], *, header: bool) -> tuple[bytes, Iterato
 
 
 def names_in(head: bytes, delimiter: bytes = b",") -> list[bytes]:
-    r"""Return the names of the columns in a header.
+    r"""Return the column names in a header.
 
     Parameters
     ----------
     head : bytes
-        As `split_head` returns it.
+        The header, as `split_head` returns it.
     delimiter : bytes
-        The one byte between fields.
+        The single byte between fields.
 
     Returns
     -------
@@ -217,18 +218,18 @@ def names_in(head: bytes, delimiter: bytes = b",") -> list[bytes]:
 
 
 class RowWriter(LineWriter):
-    r"""Writes rows as `mmbloom.logs.lines.LineWriter` writes lines, and a header once in a file.
+    r"""Write rows as `mmbloom.logs.lines.LineWriter` writes lines, and the header once per file.
 
-    A row in which the file ends, as a run was killed while it wrote, is ended first, and its quote
-    closed. To know whether one is open, what is in the file is read, and later what others have
-    appended.
+    If the file ends in the middle of a row because a run was killed, that row is ended first, and
+    its open quote closed. To find out whether a quote is open, the writer reads the file once, and
+    later only what others have appended.
 
     Parameters
     ----------
     file, name, existing, sync
         As for `mmbloom.logs.lines.LineWriter`.
     delimiter : bytes
-        The one byte between fields.
+        The single byte between fields.
 
     Examples
     --------
@@ -257,17 +258,17 @@ class RowWriter(LineWriter):
         self._whole_to = 0  # bytes of the file: whole rows
 
     def begin(self, head: bytes) -> None:
-        """Write what stands before the rows, unless the file has it.
+        """Write the header, unless the file already has it.
 
         Parameters
         ----------
         head : bytes
-            As `split_head` returns it.
+            The header, as `split_head` returns it.
 
         Raises
         ------
         ColumnError
-            If the file has rows, and begins with another header.
+            If the file has rows and begins with another header.
         OSError
             As `mmbloom.logs.lines.LineWriter.write`.
         """
@@ -338,18 +339,18 @@ def _shown(head: bytes) -> str:
 class RowKeys(KeyRule):
     r"""Turn rows into keys, as `mmbloom.logs.lines.LineKeys` does with lines.
 
-    Fields are compared by their values: with quotes and without are the same. A row in which the
-    field chosen is missing or empty, or one of several, is its own key, if ``empty`` says no other.
+    Fields are compared by value: with or without quotes, they are equal. If a chosen field of a row
+    is missing or empty, the whole row is its key, unless ``empty`` says otherwise.
 
     Attributes
     ----------
     columns : tuple of int or str
-        The columns, by their numbers, counted from 1, or by their names: `by_header` looks these
-        up. The key of several is that of the tuple of their values; of none, of all in a row.
+        The columns, by number, counted from 1, or by name; `by_header` turns names into numbers.
+        The key of several columns is the tuple of their values; with none, all columns are taken.
     delimiter : bytes
-        The one byte between fields.
+        The single byte between fields.
     skip_chars, compare_at_most, ignore_case, empty
-        As for `mmbloom.logs.lines.LineKeys`, of each value.
+        As for `mmbloom.logs.lines.LineKeys`, applied to each value.
 
     Examples
     --------
@@ -376,7 +377,7 @@ class RowKeys(KeyRule):
                 raise ValueError(f"column is {column!r}, expected a number from 1 on, or a name")
 
     def by_header(self, head: bytes) -> RowKeys:
-        """Look up the names of columns.
+        """Return these keys with column names turned into numbers.
 
         Parameters
         ----------
@@ -386,12 +387,12 @@ class RowKeys(KeyRule):
         Returns
         -------
         RowKeys
-            For the rows of that file.
+            The keys for the rows of that file.
 
         Raises
         ------
         ColumnError
-            If the header does not have a name, or has it twice.
+            If the header does not have one of the names, or has it twice.
         """
         names, places = names_in(head, self.delimiter), list[int]()
         for column in self.columns:
