@@ -1,10 +1,10 @@
-"""Scrapy's duplicate filter in a file that crawlers share, and that the next run reads again.
+"""A duplicate filter for Scrapy, in a file that crawlers share and that later runs read.
 
 **A Bloom filter reports some new pages as seen, and these are never fetched**: one in a million by
-default, and more once the filter is past its capacity. docs/scrapy.md has the settings.
+default, and more once the filter is past its capacity. docs/scrapy.md lists the settings.
 
-Needs the extra ``scrapy``; nothing else of the package imports this module. ``import scrapy`` is
-Scrapy here too: imports are absolute.
+Needs the extra ``scrapy``; no other module of the package imports this one. Imports are absolute,
+so ``import scrapy`` imports Scrapy here too.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ __all__ = ["BloomDupeFilter", "ClaimScheduler", "ItemDupeFilter"]
 
 _ERROR_RATE = 1e-6  # a page reported as seen is lost: one in a million, as with dedup's lines
 _EVERY = "1d"
-_ADVICE = "set it to the number of different requests that will ever come"
+_ADVICE = "set it to the number of different requests to expect"
 _OTHERWISE = (
-    "To go on with the filter there, leave out all settings of mmbloom except MMBLOOM_FILE: the "
-    "filter knows its own capacity and error rate."
+    "To use the existing filter as it is, remove all mmbloom settings except MMBLOOM_FILE: the "
+    "filter stores its own capacity and error rate."
 )
 
 
@@ -62,7 +62,7 @@ class _FileDupeFilter(RFPDupeFilter):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Make a duplicate filter for a crawler, as Scrapy does; nothing is opened yet.
+        """Create a duplicate filter for a crawler, as Scrapy does; nothing is opened yet.
 
         Parameters
         ----------
@@ -78,17 +78,17 @@ class _FileDupeFilter(RFPDupeFilter):
         return cls(crawler.settings, crawler.stats, crawler.request_fingerprinter)
 
     def open(self) -> None:
-        """Open the filter, and make it first if it does not exist.
+        """Open the filter, and create it if it does not exist.
 
         Raises
         ------
         ValueError
-            If a setting is missing or wrong; the message says what to set. Scrapy would hide an
-            earlier error behind one of its own.
+            If a setting is missing or wrong; the message says what to set. Settings are checked
+            here because Scrapy would replace an earlier error with one of its own.
         FormatError, ParameterMismatchError
-            If something else is at the path, or a filter with other parameters.
+            If the path holds something else, or a filter with other parameters.
         OSError
-            If the filter cannot be made or opened.
+            If the filter cannot be created or opened.
         """
         try:
             self.seen = _open_filter(self._settings)
@@ -97,7 +97,7 @@ class _FileDupeFilter(RFPDupeFilter):
             raise
 
     def close(self, reason: str) -> None:
-        """Close the filter, and note in the stats how full it is.
+        """Close the filter, and record in the stats how full it is.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class _FileDupeFilter(RFPDupeFilter):
         Raises
         ------
         DurabilityError, FileChangedError
-            If the filter is kept in shared memory, and cannot be written to its file.
+            If the filter is held in shared memory and cannot be written to its file.
         """
         super().close(reason)
         if not hasattr(self, "seen"):  # opening it failed
@@ -129,34 +129,37 @@ class BloomDupeFilter(_FileDupeFilter):
     Parameters
     ----------
     settings : Settings
-        The crawler's; `open` reads them.
+        The settings of the crawler; `open` reads them.
     stats : StatsCollector
-        Gets ``mmbloom/keys`` and ``mmbloom/error_rate`` when the spider closes: about how many
-        requests the filter knows, and which share of new ones it now reports as seen.
+        Receives ``mmbloom/keys`` and ``mmbloom/error_rate`` when the spider closes: the estimated
+        number of requests that the filter knows, and the share of new requests that it now reports
+        as seen.
     fingerprinter : RequestFingerprinterProtocol
-        Returns the key of a request. Scrapy's own makes it from method, canonical URL and body;
-        ``REQUEST_FINGERPRINTER_CLASS`` sets another.
+        Returns the key of a request. Scrapy's own derives it from method, canonical URL and body;
+        ``REQUEST_FINGERPRINTER_CLASS`` selects another.
 
     Attributes
     ----------
     seen : BloomFilter, GrowingFilter or RotatingFilter
-        The filter, from `open` on.
+        The filter; set by `open`.
 
     Notes
     -----
     The settings are
 
     - ``MMBLOOM_FILE``: the path of the filter; by default ``requests.bloom`` in ``JOBDIR``.
-    - ``MMBLOOM_CAPACITY``: how many different requests will ever come (in one period, if there
-      are periods). Required to make the filter. Without it the filter must exist, and may be of
-      any class.
-    - ``MMBLOOM_ERROR_RATE``: which share of new requests may be reported as seen; by default 1e-6.
-    - ``MMBLOOM_KEEP``: after what time a page is crawled again, such as "30d". The path is then
-      the folder of a rotating filter.
-    - ``MMBLOOM_EVERY``: how long its periods are; by default "1d".
+    - ``MMBLOOM_CAPACITY``: the number of different requests to expect (per period, if there are
+      periods). Required to create the filter. Without it the filter must exist, and may be of any
+      class.
+    - ``MMBLOOM_ERROR_RATE``: the share of new requests that may be reported as seen; by default
+      1e-6.
+    - ``MMBLOOM_KEEP``: the time after which a page is crawled again, such as "30d". The path is
+      then the folder of a rotating filter.
+    - ``MMBLOOM_EVERY``: the length of its periods; by default "1d".
 
-    Scrapy's own scheduler marks a request before it queues it; `ClaimScheduler` marks it after
-    that. Duplicates are logged and counted (``dupefilter/filtered``) as by Scrapy's own filter.
+    Scrapy's own scheduler marks a request before it queues it; `ClaimScheduler` marks it
+    afterwards. Duplicates are logged and counted (``dupefilter/filtered``) as with Scrapy's own
+    filter.
 
     Examples
     --------
@@ -171,28 +174,28 @@ class BloomDupeFilter(_FileDupeFilter):
     _locked: bool  # whether a claim is open
 
     def open(self) -> None:
-        """Open the filter, and make it first if it does not exist.
+        """Open the filter, and create it if it does not exist.
 
         Raises
         ------
         ValueError, OSError, FormatError, ParameterMismatchError
-            If these settings do not allow it.
+            If the settings do not allow it.
         """
         self._claimed, self._locked = {}, False
         super().open()
 
     def request_seen(self, request: Request) -> bool:
-        """Return whether a request was seen before, and mark it if not.
+        """Return whether a request has been seen before; mark it if not.
 
         Parameters
         ----------
         request : Request
-            Any.
+            The request.
 
         Returns
         -------
         bool
-            Within `claiming`, for the claimed request, the answer of the claim.
+            For a request claimed by `claiming`, the answer of that claim.
 
         Raises
         ------
@@ -214,7 +217,7 @@ class BloomDupeFilter(_FileDupeFilter):
         Parameters
         ----------
         request : Request
-            The request. The block holds the filter's lock if the request is new.
+            The request. If it is new, the filter's lock is held during the block.
 
         Yields
         ------
@@ -243,25 +246,27 @@ class BloomDupeFilter(_FileDupeFilter):
 
 
 class ItemDupeFilter(_FileDupeFilter):
-    """A duplicate filter that knows, in later runs, the pages that gave an item.
+    """A duplicate filter that skips pages from which an earlier run has scraped an item.
 
     **Some new pages are reported as known and are never fetched**, as with `BloomDupeFilter`, whose
-    parameters and settings it has. A page is marked when an item of it has gone through all
-    pipelines. Pages without items, such as lists of links, are fetched once in each run.
+    parameters and settings it has. A page is marked when an item from it has passed all pipelines.
+    Pages without items, such as lists of links, are fetched once per run.
 
     Notes
     -----
-    A page that was reached by a redirect is marked under its own URL. A link that redirects to it
-    is followed once in each run, as far as the redirect.
+    A page that is reached by a redirect is marked under its own URL. A link that redirects to it is
+    followed once per run, but only as far as the redirect.
 
-    After a kill, a new run fetches all pages that have given no item yet. Scrapy's feeds are no
-    pipelines: a kill can lose items that a feed still has in memory, though their pages are
-    marked. It can also lose the later items of a page, which is marked with the first.
+    After a kill, the next run fetches all pages that have not yielded an item yet. Scrapy's feeds
+    are not pipelines: a kill can lose items that a feed still holds in memory, even though their
+    pages are marked. It can also lose the later items of a page, which is marked with its first
+    item.
 
-    The requests of the present run are kept in memory, as by Scrapy's own filter, and not in
+    The requests of the current run are kept in memory, as in Scrapy's own filter, and not in
     ``JOBDIR``. Crawlers that run at the same time can fetch a page twice.
 
-    It does not work with `ClaimScheduler`, which would mark a page before it has given an item.
+    It does not work with `ClaimScheduler`, which would mark a page before the page has yielded an
+    item.
 
     Examples
     --------
@@ -273,7 +278,7 @@ class ItemDupeFilter(_FileDupeFilter):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Make a duplicate filter for a crawler, as Scrapy does, and connect it to the items.
+        """Create a duplicate filter for a crawler, as Scrapy does, and connect it to the items.
 
         Parameters
         ----------
@@ -289,12 +294,12 @@ class ItemDupeFilter(_FileDupeFilter):
         return made
 
     def request_seen(self, request: Request) -> bool:
-        """Return whether a page has given an item, or was requested by this run before.
+        """Return whether a page has yielded an item, or was already requested in this run.
 
         Parameters
         ----------
         request : Request
-            Any.
+            The request.
 
         Returns
         -------
@@ -308,12 +313,12 @@ class ItemDupeFilter(_FileDupeFilter):
         return self.fingerprinter.fingerprint(request) in self.seen or super().request_seen(request)
 
     def mark(self, response: Response | None) -> None:
-        """Mark the page that has given an item.
+        """Mark the page that an item came from.
 
         Parameters
         ----------
         response : Response or None
-            The page of the item; None if a spider's ``start`` yielded it.
+            The page; None if the item was yielded by a spider's ``start``.
 
         Raises
         ------
@@ -325,19 +330,19 @@ class ItemDupeFilter(_FileDupeFilter):
 
 
 class ClaimScheduler(Scheduler):
-    """Scrapy's scheduler, which marks a request as seen after it is queued.
+    """Scrapy's scheduler, except that it marks a request as seen only after queueing it.
 
-    A request stays unmarked if the queue refuses it, or if the crawler is killed meanwhile. The
-    next link to it is followed. Choose this scheduler, together with `BloomDupeFilter`, with
-    ``SCHEDULER = "mmbloom.crawl.scrapy.ClaimScheduler"``.
+    If the queue refuses a request, or the crawler is killed before it is queued, the request stays
+    unmarked and the next link to it is followed. To use this scheduler together with
+    `BloomDupeFilter`, set ``SCHEDULER = "mmbloom.crawl.scrapy.ClaimScheduler"``.
 
     Notes
     -----
-    Scrapy's queues in ``JOBDIR`` write through a buffer. On a full disk a queue accepts some
+    Scrapy's queues in ``JOBDIR`` write through a buffer. On a full disk, a queue may accept
     requests that it cannot write later, and these are marked.
 
-    While one crawler queues a page, others that have found a new page wait: some 10 µs, or 40 with
-    ``JOBDIR``.
+    While one crawler queues a page, other crawlers that have found a new page wait: about 10 µs, or
+    40 with ``JOBDIR``.
 
     Examples
     --------
@@ -364,33 +369,34 @@ class ClaimScheduler(Scheduler):
         Raises
         ------
         ValueError
-            If the duplicate filter is no `BloomDupeFilter`; also whatever its `open` raises.
+            If the duplicate filter is not a `BloomDupeFilter`, or if its `open` raises it.
         """
         if not hasattr(self.df, "claiming"):
             found = type(self.df)
             raise ValueError(
                 f"DUPEFILTER_CLASS is {found.__module__}.{found.__qualname__}, which cannot claim: "
-                "set it to 'mmbloom.crawl.scrapy.BloomDupeFilter', or leave out ClaimScheduler"
+                "set it to 'mmbloom.crawl.scrapy.BloomDupeFilter', or use Scrapy's own SCHEDULER"
             )
         return super().open(spider)
 
     def enqueue_request(self, request: Request) -> bool:
-        """Queue a request unless it was seen; mark it when it is queued.
+        """Queue a request unless it has been seen; mark it once it is queued.
 
         Parameters
         ----------
         request : Request
-            Any; with ``dont_filter`` it is queued without being looked up or marked.
+            The request; with ``dont_filter`` it is queued without a lookup or a mark.
 
         Returns
         -------
         bool
-            Whether it was queued.
+            Whether the request was queued.
 
         Raises
         ------
         OSError, MmbloomError
-            If it cannot be queued, or the filter cannot be written. Then it is not marked.
+            If the request cannot be queued, or the filter cannot be written. The request is not
+            marked then.
         """
         if request.dont_filter:
             return super().enqueue_request(request)
@@ -405,14 +411,14 @@ def _open_filter(settings: BaseSettings) -> OfBits:
     capacity, error_rate = _capacity(settings), _error_rate(settings)
     if every is not None and keep is None:
         raise ValueError(
-            "MMBLOOM_EVERY is set and MMBLOOM_KEEP is not: set that to the time after which a "
-            "page is crawled again, such as '30d'"
+            "MMBLOOM_EVERY is set but MMBLOOM_KEEP is not: set MMBLOOM_KEEP to the time after "
+            "which a page is crawled again, such as '30d'"
         )
     if capacity is None:
         for name in ("MMBLOOM_ERROR_RATE", "MMBLOOM_KEEP"):
             if settings[name] is not None:
                 raise ValueError(
-                    f"{name} applies only when the filter is made, and MMBLOOM_CAPACITY is not "
+                    f"{name} applies only when the filter is created, and MMBLOOM_CAPACITY is not "
                     f"set: {_ADVICE}"
                 )
         try:
@@ -436,13 +442,13 @@ def _open_filter(settings: BaseSettings) -> OfBits:
 def _path(settings: BaseSettings) -> str:
     given = settings["MMBLOOM_FILE"]
     if given is not None and not (isinstance(given, (str, os.PathLike)) and os.fspath(given)):
-        raise ValueError(f"MMBLOOM_FILE is {given!r}, expected a path: set it to one")
+        raise ValueError(f"MMBLOOM_FILE is {given!r}, expected a path such as 'seen.bloom'")
     if given is not None:
         return os.fspath(given)
     folder = job_dir(settings)
     if not folder:
         raise ValueError(
-            "neither MMBLOOM_FILE nor JOBDIR is set: set one, so that the filter has a path"
+            "neither MMBLOOM_FILE nor JOBDIR is set: set one of them to choose the filter's path"
         )
     return os.path.join(folder, "requests.bloom")
 
@@ -463,7 +469,7 @@ def _error_rate(settings: BaseSettings) -> float:
     if number is None or not 0 < number < 1:
         raise ValueError(
             f"MMBLOOM_ERROR_RATE is {given!r}, expected more than 0 and less than 1: set it to the "
-            "share of new pages that may be lost, such as 1e-6"
+            "share of new pages that may be reported as seen, such as 1e-6"
         )
     return number
 

@@ -1,9 +1,8 @@
-"""A crawler's queue that takes each URL once: it enqueues a URL first, and then marks it as seen.
+"""A crawler's queue that accepts each URL once: it enqueues a URL, then marks it as seen.
 
-A URL is appended to the queue within the block of a claim, and marked when the block has
-succeeded. Whatever happens in between, a URL can wait twice but is never missing. The queue
-changes only under the filter's write lock, so a queue that several processes share needs no lock
-of its own.
+A URL is appended to the queue within the block of a claim, and marked when the block has succeeded.
+Whatever happens in between, a URL may be queued twice but is never lost. The queue changes only
+under the filter's write lock, so a queue that several processes share needs no lock of its own.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ Url = TypeVar("Url", bound=bytes | str | int | np.integer[Any])
 # wait. After a kill at most so many URLs wait twice.
 _CHUNK = 1 << 10
 
-_VISITED = "the URL that has waited longest is being visited: use visit instead of pop"
+_VISITED = "the URL at the front of the queue is being visited: use visit instead of pop"
 
 _NEEDS = ("append", "popleft", "__len__", "__iter__")
 
@@ -41,7 +40,7 @@ class Queue(Protocol[Url]):
         """Add a URL at the back; when this returns, the URL is in the queue."""
 
     def popleft(self) -> Url:
-        """Remove the URL at the front, and return it."""
+        """Remove the URL at the front and return it."""
 
     def __len__(self) -> int: ...
 
@@ -96,43 +95,43 @@ class _Visit(Generic[Url]):
 
 
 class Sieve(Generic[Url]):
-    """A queue of URLs to visit that takes each URL only once, ever.
+    """A queue of URLs to visit that accepts each URL only once, across all runs.
 
     Parameters
     ----------
     filter : BloomFilter, GrowingFilter or RotatingFilter
-        Knows which URLs were enqueued before, by this process or any other. It also counts
-        and warns. At its error rate it reports a new URL as known, and the URL is dropped.
+        Knows which URLs have been enqueued, by this process or any other. At its error rate it
+        reports a new URL as already seen, and that URL is dropped.
     queue : optional
-        Holds the URLs that wait: anything with `append`, `popleft`, a length and iteration
-        from the front; by default an empty `collections.deque`. It may hold URLs already, which
-        are not looked up in the filter. Its `append` must not wait for a free place.
+        Holds the waiting URLs: any object with `append`, `popleft`, a length, and iteration from
+        the front; by default an empty `collections.deque`. URLs that it already holds are not
+        looked up in the filter. Its `append` must not block until there is room.
 
     Attributes
     ----------
     filter, queue
-        As given.
+        The arguments.
 
     Raises
     ------
     ValueError
         If the queue has a `maxlen`: when full it would drop URLs that are marked as seen.
     TypeError
-        If the queue does not have these four. A list, for instance, has no `popleft`.
+        If the queue does not have these four. A list, for example, has no `popleft`.
 
     Notes
     -----
-    No URL is lost unless the queue is lost: a URL is enqueued before it is marked. If a process
-    dies, or an `append` raises, some URLs can be in the queue and not be marked; when they are
-    pushed again, they wait a second time. A queue in memory dies with its process, while the
-    filter still knows its URLs. If your process may be killed, use a persistent queue, such as
+    No URL is lost unless the queue is lost, because a URL is enqueued before it is marked. If a
+    process dies or an `append` raises, some URLs may be in the queue but not marked; if they are
+    pushed again, they are queued a second time. A queue in memory is lost with its process, while
+    the filter still knows its URLs. If your process may be killed, use a persistent queue such as
     `diskcache.Deque`.
 
-    Any thread or task may call any method; a task uses `visit` with ``async with``. Any number of
-    processes may share one filter, each with a queue of its own or all with one persistent queue,
-    which each of them opens. When several push the same URL, exactly one enqueues it. `push`,
-    `push_many`, `pop` and `visit` wait for the filter's write lock, for at most its `lock_timeout`.
-    A fork or a pickle copies a queue in memory: both processes then visit what waits in it.
+    Threads and tasks may call any method; tasks use `visit` with ``async with``. Any number of
+    processes may share one filter. Each has a queue of its own, or all open the same persistent
+    queue. When several push the same URL, exactly one enqueues it. `push`, `push_many`, `pop` and
+    `visit` wait for the filter's write lock, for at most its `lock_timeout`. A fork or a pickle
+    copies a queue in memory, and both processes then visit the URLs in it.
 
     Examples
     --------
@@ -156,21 +155,21 @@ class Sieve(Generic[Url]):
     ) -> None:
         if getattr(queue, "maxlen", None) not in (None, math.inf):
             raise ValueError(
-                "the queue has a maxlen: when full it would drop URLs that are marked; pass one "
-                "without a limit"
+                "queue has a maxlen: when full it would drop URLs that are marked as seen; pass a "
+                "queue without a limit"
             )
         missing = [name for name in _NEEDS if queue is not None and not hasattr(queue, name)]
         if missing:
             raise TypeError(
                 f"queue is a {type(queue).__name__} without {', '.join(missing)}, expected "
-                "a collections.deque, diskcache.Deque or the like"
+                "a queue such as collections.deque or diskcache.Deque"
             )
         self.filter = filter
         self.queue: Queue[Url] = deque() if queue is None else queue  # an empty one is false
         self.__visits = _Visits()
 
     def push(self, url: Url) -> bool:
-        """Enqueue one URL, unless it was seen before.
+        """Enqueue one URL, unless it has been seen before.
 
         Parameters
         ----------
@@ -180,7 +179,7 @@ class Sieve(Generic[Url]):
         Returns
         -------
         bool
-            True if it was enqueued.
+            True if the URL was enqueued.
 
         Raises
         ------
@@ -189,7 +188,7 @@ class Sieve(Generic[Url]):
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter cannot be written.
         Exception
-            Whatever the queue's `append` raises. The URL is not marked then.
+            Any error from the queue's `append`. The URL is not marked then.
         """
         with self.filter.claim([coerce_one(url)]) as new:
             if new[0]:
@@ -197,19 +196,19 @@ class Sieve(Generic[Url]):
         return bool(new[0])
 
     def push_many(self, urls: Iterable[Url]) -> Bools:
-        """Enqueue the URLs that were not seen before, in their order.
+        """Enqueue, in order, the URLs that have not been seen before.
 
         Parameters
         ----------
         urls : iterable of str, bytes or int
-            The URLs, any number of them; they are read 1,024 at a time, outside the lock. They come
-            out as they went in, but a bytearray or memoryview comes out as bytes, because it
-            may change while it waits.
+            The URLs, any number of them. They are read 1,024 at a time, outside the lock. They are
+            returned as they were pushed, except that a bytearray or memoryview is returned as
+            bytes, because it might change while it waits.
 
         Returns
         -------
         ndarray of bool, shape (n,)
-            True if the URL was enqueued; among equal URLs, only for the first.
+            True for each URL that was enqueued; for equal URLs, only for the first.
 
         Raises
         ------
@@ -218,13 +217,13 @@ class Sieve(Generic[Url]):
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter cannot be written.
         Exception
-            Whatever the queue's `append` or the iterable raises.
+            Any error from the queue's `append` or from the iterable.
 
         Notes
         -----
-        After an error, the chunks of 1,024 URLs before it stay enqueued and marked; those after
-        it are neither. If `append` raised, no URL of its chunk is marked, but those that were
-        appended stay in the queue: when all are pushed again, these wait twice.
+        After an error, the chunks of 1,024 URLs before it stay enqueued and marked; its own chunk
+        and later ones are not. If `append` raised, the URLs of its chunk that were already appended
+        stay in the queue unmarked: if all are pushed again, these are queued twice.
         """
         rest, done = iter(several(urls)), 0
         answers = [np.zeros(0, np.bool_)]
@@ -243,8 +242,8 @@ class Sieve(Generic[Url]):
     def pop(self) -> Url:
         """Remove the URL that has waited longest, and return it.
 
-        The URL leaves the queue at once: if the process is killed before the page is done, that
-        page is lost. With `visit` it leaves the queue afterwards.
+        The URL leaves the queue at once: if the process is killed before the page is done, the page
+        is lost. `visit` removes the URL only when the page is done.
 
         Returns
         -------
@@ -254,9 +253,9 @@ class Sieve(Generic[Url]):
         Raises
         ------
         IndexError
-            If no URL waits.
+            If no URL is waiting.
         ReentryError
-            If a block of `visit` has the URL, which would then be visited twice.
+            If that URL is being visited in a block of `visit`; it would be visited twice.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter's write lock cannot be taken.
         """
@@ -268,9 +267,9 @@ class Sieve(Generic[Url]):
     def visit(self) -> _Visit[Url]:
         """Visit the URL that has waited longest, and remove it only if the block succeeds.
 
-        If the block raises, or the process dies in it, the URL stays in its place in the queue.
-        Catch errors that must not stop the crawl within the block. In a task of asyncio use
-        ``async with``: other tasks go on while it waits for the filter's lock.
+        If the block raises, or the process dies within it, the URL keeps its place in the queue.
+        Catch errors that must not stop the crawl inside the block. In an asyncio task use ``async
+        with``, so that other tasks can run while it waits for the filter's lock.
 
         Returns
         -------
@@ -280,17 +279,17 @@ class Sieve(Generic[Url]):
         Raises
         ------
         IndexError
-            On entering, if all waiting URLs are being visited already, or none waits.
+            On entering, if no URL is waiting, or all waiting URLs are already being visited.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             On entering and leaving, if the filter's write lock cannot be taken.
 
         Notes
         -----
-        Any number of threads and tasks may visit the URLs of one sieve, each a different one. A
-        URL that is done while one before it is not stays in the queue until that is done, too.
-        Processes that visit each need a queue of their own, or they would get the same URL. If two
-        processes share one by accident (say, with one that was thought dead), a page may be
-        visited twice but none is lost. The lock is not held within the block.
+        Any number of threads and tasks may visit URLs of one sieve, each a different one. A URL
+        that is done stays in the queue until all URLs before it are done. Processes that use
+        `visit` each need a queue of their own; with a shared queue they would visit the same URL.
+        If two processes share a queue by accident, say because one was thought to be dead, a page
+        may be visited twice but none is lost. The lock is not held within the block.
 
         Examples
         --------
@@ -316,8 +315,8 @@ class Sieve(Generic[Url]):
             if url not in here.going_on and url not in here.done:
                 here.going_on.add(url)
                 return url
-        said = " that is not being visited" if len(self.queue) else ""
-        raise IndexError(f"no URL waits in this sieve{said}")
+        said = "all URLs in this sieve are being visited" if len(self.queue) else "it is empty"
+        raise IndexError(f"no URL is waiting: {said}")
 
     def _end_visit(self, url: Url) -> None:
         """Remove a URL that is done, and done ones behind it; the caller holds the lock."""
@@ -345,11 +344,11 @@ class Sieve(Generic[Url]):
         self.__init__(**state)  # type: ignore[misc]
 
     def __len__(self) -> int:
-        """Return how many URLs wait."""
+        """Return the number of waiting URLs."""
         return len(self.queue)
 
     def __iter__(self) -> Iterator[Url]:
-        """Iterate over the URLs that wait, from the front, without removing them."""
+        """Iterate over the waiting URLs from the front, without removing them."""
         return iter(self.queue)
 
     def __repr__(self) -> str:

@@ -723,7 +723,7 @@ _RETURN = 13  # the carriage return, before the newline of a line that Windows h
 class LineKeys(KeyRule):
     r"""Turn lines into keys; without options, each line is its own key.
 
-    The options are applied in the order listed here.
+    The options are applied in the order listed here, except that ``crlf`` comes first.
 
     If the chosen field or member is missing, empty or null, the whole line is the key. With
     several, one missing is enough.
@@ -737,7 +737,7 @@ class LineKeys(KeyRule):
         carriage return is then part of the last field, unless ``crlf`` is set.
     json_key : str or tuple of str, optional
         Take this member of a JSON line, such as "user.id"; with several, the key is the tuple of
-        them. Digits index arrays, and a dot within a name is written with a backslash, as in
+        them. Digits index arrays, and a dot within a name is escaped with a backslash, as in
         r"app\.name". Values are compared as written: the string "5" and the number 5 differ, and so
         do 1.0 and 1. NaN counts as missing, like null. A line nested too deep for Python's parser
         (about 990 levels) is compared whole.
@@ -750,8 +750,8 @@ class LineKeys(KeyRule):
     ignore_case : bool
         Treat ASCII capitals as lower case.
     crlf : bool
-        Remove a carriage return from the end of the line first, so that lines with Windows line
-        ends equal lines without.
+        Remove a carriage return from the end of the line, so that a line with a Windows line end
+        equals the same line without.
     empty : {"whole", "skip", "key"}
         How to treat a line in which the field or member is missing; see `Empty`.
 

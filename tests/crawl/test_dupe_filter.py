@@ -109,17 +109,17 @@ WRONG: dict[str, dict[str, object]] = {
     "MMBLOOM_CAPACITY is 1000": {"MMBLOOM_CAPACITY": 10**400},
     "MMBLOOM_ERROR_RATE is 1, expected more than 0 and less than 1": {"MMBLOOM_ERROR_RATE": 1},
     "MMBLOOM_ERROR_RATE is 'low', expected": {"MMBLOOM_ERROR_RATE": "low"},
-    "MMBLOOM_ERROR_RATE applies only when the filter is made, and MMBLOOM_CAPACITY is not set": {
+    "MMBLOOM_ERROR_RATE applies only when the filter is created, and MMBLOOM_CAPACITY is not set": {
         "MMBLOOM_CAPACITY": None,
         "MMBLOOM_ERROR_RATE": 0.1,
     },
-    "MMBLOOM_KEEP applies only when the filter is made": {
+    "MMBLOOM_KEEP applies only when the filter is created": {
         "MMBLOOM_CAPACITY": None,
         "MMBLOOM_KEEP": "30d",
     },
     "MMBLOOM_KEEP: duration is 'a month', expected like": {"MMBLOOM_KEEP": "a month"},
     "MMBLOOM_EVERY: duration is []": {"MMBLOOM_KEEP": "30d", "MMBLOOM_EVERY": []},
-    "MMBLOOM_EVERY is set and MMBLOOM_KEEP is not: set that": {"MMBLOOM_EVERY": "1d"},
+    "MMBLOOM_EVERY is set but MMBLOOM_KEEP is not: set MMBLOOM_KEEP": {"MMBLOOM_EVERY": "1d"},
 }
 
 
@@ -138,7 +138,7 @@ def test_wrong_settings(here: Path, says: str) -> None:
 
 def test_what_is_there_is_something_else(tmp_path: Path) -> None:
     """A filter of another plan, of another class, or no filter at all: refused, with a way out."""
-    way_out = "leave out all settings of mmbloom except MMBLOOM_FILE"
+    way_out = "remove all mmbloom settings except MMBLOOM_FILE"
     (tmp_path / "text").write_text("text")
     BloomFilter.create(tmp_path / "planned", 10, 1e-6).close()
     RotatingFilter.create(tmp_path / "periods", capacity_per_period=10).close()
@@ -165,7 +165,7 @@ def test_a_full_filter_that_was_made_to_grow(tmp_path: Path) -> None:
             assert dupes.request_seen(B) == (not settings)
     with pytest.raises(ParameterMismatchError, match="capacity 10, asked for 20") as caught:
         made(BloomDupeFilter, MMBLOOM_FILE=path, MMBLOOM_CAPACITY=20).open()
-    assert "leave out all settings" in "".join(caught.value.__notes__)
+    assert "remove all mmbloom settings" in "".join(caught.value.__notes__)
 
 
 def test_a_request_is_its_fingerprint(tmp_path: Path) -> None:

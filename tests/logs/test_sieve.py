@@ -257,5 +257,5 @@ def test_full_queue_that_drops_is_refused(create: Create, tmp_path: Any) -> None
     "queue", [[], "abc", SimpleQueue()], ids=lambda queue: type(queue).__name__
 )
 def test_no_queue(create: Create, queue: Any) -> None:
-    with pytest.raises(TypeError, match=r"popleft.*, expected a collections\.deque"):
+    with pytest.raises(TypeError, match=r"popleft.*, expected a queue such as collections\.deque"):
         Sieve(create(1000), queue)
