@@ -1,11 +1,11 @@
 """A filter in slices, each filled by one task of a cluster, for Dask, Spark and others.
 
-``slices``  which keys belong to which slice; one slice in memory; a plain filter of all slices
-``places``  where slices are stored: a folder, or a URL that fsspec knows
-``states``  a filter in slices that outlives its tasks: a run makes the next generation
-``tasks``   what tasks of Dask and of Spark share
-``dask``    filters filled and asked by a Dask cluster
-``spark``   filters filled and asked by a Spark cluster
+``slices``  assigns keys to slices, fills a slice in memory, and assembles slices into a filter
+``places``  where slices are stored: a folder, or a URL that fsspec supports
+``states``  a filter in slices that outlives its tasks: each run makes the next generation
+``tasks``   code shared by the tasks of Dask and of Spark
+``dask``    fill and query filters on a Dask cluster
+``spark``   fill and query filters on a Spark cluster
 """
 
 from mmbloom.cluster.slices import Part, Slice, SlicePlan, Split, assemble

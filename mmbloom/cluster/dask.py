@@ -1,15 +1,16 @@
-"""Filters filled and asked by the workers of a Dask cluster; needs the extra "dask".
+"""Fill and query filters on the workers of a Dask cluster; needs the extra "dask".
 
-``build``       a filter file of all keys of a collection
-``contains``    which rows a filter file knows
-``first_seen``  the rows whose key no run and no row before has had
+``build``       creates a filter file with all keys of a collection
+``contains``    checks which rows have a key that is in a filter
+``first_seen``  finds the rows whose key no earlier run and no earlier row has
 
-For data that one host can read, one process is faster. Here the data may be spread over a cluster,
-and a worker's memory does not grow with the rows: a task hashes the keys of a partition, and sends
-each hash to the only task that has its slice of the filter. One bit per row comes back.
+For data that one host can read, a single process is faster. Here the data may be spread over a
+cluster, and the memory of a worker does not grow with the number of rows: a task hashes the keys of
+a partition, and sends each hash to the one task that has its slice of the filter. That task returns
+one bit per row.
 
-A task may run twice, or only in part. So no task changes what another has made: the task of a slice
-copies what the task before it returned, and only `FirstSeen.commit` moves a state.
+A task may run twice, or only in part, so no task changes the result of another. The task of a slice
+copies what the task before it returned, and only `FirstSeen.commit` changes a state.
 """
 
 from __future__ import annotations
@@ -71,40 +72,40 @@ def build(
     allow_network: bool = False,
     **drawn: Unpack[PlanOptions],
 ) -> None:
-    """Compute a collection, and make a filter file of all its keys.
+    """Compute a collection, and create a filter file with all its keys.
 
-    The array and the counters of the file are, bit for bit, those of one process that added the
-    same keys, whatever ran where, and whatever ran twice.
+    The array and the counters of the file equal, bit for bit, those of one process that added the
+    same keys, no matter where tasks ran, or how often.
 
     Parameters
     ----------
     collection : dask Series or bag
         The keys; the items of a bag.
     path : str or path-like
-        Where to make the file, on the host of the caller. It appears complete, or not at all. All
-        slices pass through the memory of the caller, which must hold the filter twice.
+        The path of the new file, on the caller's host. The file appears complete, or not at all.
+        All slices pass through the memory of the caller, which must hold the filter twice.
     capacity, error_rate
         As for `BloomFilter.create`.
     nulls : {"error", "skip"}, default "error"
-        Whether a null is an error, or left out.
+        With "error", a null raises an error; with "skip", it is left out.
     permissions : int, default 0o600
-        Mode bits of the new file.
+        The mode bits of the new file.
     allow_network : bool, default False
-        Allow it on a network file system.
+        Allow the file to be on a network file system.
     **drawn
         `seed`, `hash` and `like`, as for `BloomFilter.create`; and `slices`, the number of tasks
-        that fill the filter: by default 8, or the number of its pages if that is smaller.
+        that fill the filter: by default 8, or one per page in a smaller filter.
 
     Raises
     ------
     KeyTypeError, KeyEncodingError
         If a value cannot be a key; the error names its partition and its position there.
     ValueError
-        If `like` has the standard layout, or counts: neither can be cut into slices.
+        If `like` has the standard layout or is a counting filter, which cannot be cut into slices.
     TypeError
-        If the collection has no keys: of a dataframe, pass one column.
+        If the collection is not one of keys; of a dataframe, pass one column.
     FileExistsError, NetworkFileSystemError, OSError
-        As `mmbloom.cluster.assemble`.
+        As for `mmbloom.cluster.assemble`.
 
     Examples
     --------
@@ -130,7 +131,7 @@ def build(
 
 
 def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> Collection:
-    """Return for each row whether a filter has its key, or it is a false positive.
+    """Return for each row whether its key is in a filter; false positives are possible.
 
     Parameters
     ----------
@@ -138,9 +139,10 @@ def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> C
         The keys.
     path : str or path-like
         The filter, a file or a folder of any kind, at the same path on every worker. Each worker
-        opens it once, for reading, when it runs its first task, and again if it is replaced.
+        opens it once, for reading, when it runs its first task, and again if the filter is
+        replaced.
     nulls : {"error", "skip"}, default "error"
-        Whether a null is an error, or not contained.
+        With "error", a null raises an error; with "skip", it is not in the filter.
 
     Returns
     -------
@@ -150,7 +152,7 @@ def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> C
     Raises
     ------
     TypeError
-        If the collection has no keys. Errors of tasks (`KeyTypeError`, `FormatError`,
+        If the collection is not one of keys. Errors in tasks (`KeyTypeError`, `FormatError`,
         `FileNotFoundError` and others) are raised when the result is computed.
 
     Examples
@@ -168,7 +170,7 @@ def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> C
     """
     _require_keys(collection)
     if isinstance(collection, dataframe.Index):
-        said = "a dask Series or bag of keys was expected, got Index: pass its to_series()"
+        said = "expected a Dask Series or bag of keys, got Index: pass its to_series()"
         raise TypeError(said)
     where = absolute(path)
     if isinstance(collection, bag.Bag):
@@ -187,56 +189,56 @@ def first_seen(
     nulls: Nulls = "error",
     **options: Unpack[RunOptions],
 ) -> FirstSeen:
-    """Find the rows whose key is new: no row before and no committed run has it.
+    """Find the rows whose key is new: it is in no earlier row and in no committed run.
 
-    They are the rows of pandas' ``drop_duplicates(keep="first")``, except for false positives: a
-    few new rows are reported as seen. So the error rate is low by default.
+    These are the rows of pandas' ``drop_duplicates(keep="first")``, except for false positives: a
+    few new rows are reported as seen. The default error rate is therefore low.
 
     Parameters
     ----------
     collection : dask DataFrame, Series or bag
-        The rows. It is computed twice, first the keys and later the rows, and must return the same
-        rows both times, as files do.
+        The rows. They are computed twice, first for their keys and later for the rows themselves,
+        and must be the same both times, as with files.
     on : str, optional
-        The column of the keys; for a bag, the key or index of each item that has it. Without `on`
-        the items of a bag or Series are the keys.
+        The column of the keys; for a bag, the key or index of each item that holds its key. Without
+        `on`, the items of a bag or Series are the keys.
     state : str or path-like, or URL
-        A folder that all workers share, or a prefix of an object store: see
-        `mmbloom.cluster.Generations`. It is made if it does not exist.
+        A folder that all workers share, or a prefix of an object store; see
+        `mmbloom.cluster.Generations`. It is created if it does not exist.
     nulls : {"error", "skip"}, default "error"
-        Whether a row without a key is an error, or is never new.
+        With "error", a row without a key raises an error; with "skip", it is never new.
     **options
-        Options of the state and the run: `capacity`, `error_rate`, `slices` (by default 8, or the
-        number of the filter's pages if that is smaller), `seed`, `hash`, `on_full`, `generation`
-        and `storage_options`, as in `mmbloom.cluster.RunOptions`.
+        Options of the state and the run: `capacity`, `error_rate`, `slices` (by default 8, or one
+        per page in a smaller filter), `seed`, `hash`, `on_full`, `generation` and
+        `storage_options`, as in `mmbloom.cluster.RunOptions`.
 
     Returns
     -------
     FirstSeen
-        Its `frame` has the rows; its `commit` makes them known.
+        Its `frame` has the new rows; its `commit` adds them to the state.
 
     Raises
     ------
     ParameterMismatchError
-        If the state was made with other parameters.
+        If the state was created with other parameters.
     FileNotFoundError
-        If there is no state, and no capacity for a new one.
+        If there is no state, and no capacity for a new one is given.
     KeyError, TypeError
-        If there is no such column, or `on` names several.
+        If the column does not exist, or `on` names several.
     FormatError, ValueError, ImportError, OSError
-        As `mmbloom.cluster.Generations.create` and `begin`. Errors of tasks are raised when `frame`
-        is computed.
+        As for `mmbloom.cluster.Generations.create` and `begin`. Errors in tasks are raised when
+        `frame` is computed.
 
     Notes
     -----
     The rows have the partitions of the input, some of which may be empty. Computing them again
-    returns the same rows, before the commit and right after it. The result pickles: any thread or
-    process may have it.
+    returns the same rows, before the commit and right after it. The result can be pickled and used
+    by any thread or process.
 
-    Each computed partition leaves a note in the state, and `commit` refuses if one is missing, as
-    after ``frame.head()``, which computes only the first. It cannot see whether computed rows were
-    written: after ``len(frame)``, ``head(npartitions=-1)``, or ``head()`` of a frame of one
-    partition all rows are computed, and a commit makes them known.
+    Each computed partition is recorded in the state, and `commit` refuses if one is missing, as
+    after ``frame.head()``, which computes only the first. It cannot detect whether computed rows
+    were written: ``len(frame)``, ``head(npartitions=-1)``, and ``head()`` of a frame with a single
+    partition compute all rows, and a commit then adds them to the state.
 
     Examples
     --------
@@ -272,9 +274,9 @@ def _require_keys(collection: Collection) -> None:
     if isinstance(collection, (dataframe.Series, bag.Bag)):
         return
     advice = "pass one column of it" if isinstance(collection, dataframe.DataFrame) else ""
-    advice = advice or "make one with dask.dataframe or dask.bag"
+    advice = advice or "create one with dask.dataframe or dask.bag"
     kind = type(collection).__name__
-    raise TypeError(f"a dask Series or bag of keys was expected, got {kind}: {advice}")
+    raise TypeError(f"expected a Dask Series or bag of keys, got {kind}: {advice}")
 
 
 def _keys_of(collection: Collection, on: Any) -> Collection:
@@ -283,7 +285,7 @@ def _keys_of(collection: Collection, on: Any) -> Collection:
         if on is None or (isinstance(on, (list, tuple)) and on not in [*collection.columns]):
             raise TypeError(
                 f"on is {on!r}, expected the name of one column; if several columns are the key, "
-                "combine them to one"
+                "combine them into one"
             )
         if on not in collection.columns:
             raise KeyError(f"on is {on!r}, but the columns are {list(collection.columns)}")
@@ -293,7 +295,7 @@ def _keys_of(collection: Collection, on: Any) -> Collection:
         return collection
     if isinstance(collection, bag.Bag):
         return collection.pluck(on)
-    raise TypeError(f"on is {on!r}, but a Series has no columns: leave it out")
+    raise TypeError(f"on is {on!r}, but a Series has no columns: leave out on")
 
 
 # What the tasks do
@@ -398,7 +400,7 @@ def _keep(
     rows = _as_rows(rows)
     parts, has = cutting.parts_of(cutting.keys_of(rows), partition)
     if has != had:
-        found = f"{has.rows} rows now, and had {had.rows}"
+        found = f"{has.rows} rows now, but had {had.rows}"
         found = found if has.rows != had.rows else f"other keys in its {has.rows} rows now than"
         raise ValueError(
             f"partition {partition} has {found} when its keys were hashed; pass a collection that "
@@ -527,7 +529,7 @@ class _Tasks:
         if len(inputs) != self.partitions:
             raise ValueError(
                 f"the collection has {len(inputs)} partitions, but the column of its keys alone "
-                f"has {self.partitions}: Dask cuts each by its own size; pass a number, as in "
+                f"has {self.partitions}: Dask partitions each by its own size; use a number, as in "
                 "repartition(npartitions=...), or write the rows to files first"
             )
         self.graph.update(graph)

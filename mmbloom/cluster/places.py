@@ -1,8 +1,10 @@
-"""Where slices are stored: files in a folder, or at any URL that fsspec, imported only here, knows.
+"""Where slices are stored: files in a folder, or objects at any URL that fsspec supports.
 
-A file appears whole or not at all. In a folder it is written under a temporary name, forced to the
-disk and renamed. An object store shows an object only when it is complete, so it is put directly.
-At other URLs it is written beside its place and moved.
+Only this module imports fsspec.
+
+A file appears complete or not at all. In a folder it is written under a temporary name, forced to
+the disk and renamed. An object store shows an object only when it is complete, so it is written
+directly. At other URLs it is written under a temporary name and moved.
 """
 
 from __future__ import annotations
@@ -47,18 +49,18 @@ _OBJECT_STORES = frozenset(
 
 
 def place_of(path: Path, options: Mapping[str, Any] | None = None) -> Place:
-    """Return the folder at a path, or the prefix at a URL, opened with options of fsspec."""
+    """Return the folder at a path, or the prefix at a URL opened with options for fsspec."""
     text = _plain(path)
     if not text:
-        raise ValueError("the path is empty, expected a folder or a URL")
+        raise ValueError("path is empty, expected a folder or a URL")
     if isinstance(path, os.PathLike) and _LOST_SLASH.match(text):
-        raise ValueError(f"{text}: a URL that lost a slash, as in a pathlib.Path; pass it as str")
+        raise ValueError(f"{text}: this URL lost a slash in a pathlib.Path; pass it as a str")
     return Prefix(text, options) if _URL.match(text) else Folder(absolute(text))
 
 
 @contextmanager
 def reading(source: Source | At) -> Iterator[Opened]:
-    """Open a source: a path, a URL, bytes that are the content, or a file that is open already."""
+    """Open a source: a path, a URL, bytes that are the content, or a file that is already open."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         yield Opened(io.BytesIO(source), "<bytes>", memoryview(source).nbytes)
     elif isinstance(source, (str, os.PathLike, At)):
@@ -70,7 +72,7 @@ def reading(source: Source | At) -> Iterator[Opened]:
 
 
 def head_of(source: Path | bytes | At, size: int) -> tuple[bytes, int, str]:
-    """Read only the beginning of a file; return it, the file's size, and its name for messages."""
+    """Read the first bytes of a file; return them, the file's size, and its name in messages."""
     if isinstance(source, bytes):
         return source[:size], len(source), "<bytes>"
     place, name = _within(source)
@@ -78,7 +80,7 @@ def head_of(source: Path | bytes | At, size: int) -> tuple[bytes, int, str]:
 
 
 def write_whole(path: Path, raw: bytes) -> None:
-    """Write a file at a path or a URL, whole or not at all."""
+    """Write a file at a path or a URL; it appears complete or not at all."""
     place, name = _within(path)
     place.put(name, raw)
 
@@ -108,11 +110,11 @@ class Opened(NamedTuple):
     Attributes
     ----------
     file : binary file
-        At its beginning.
+        The file, at its beginning.
     name : str
-        For messages.
+        Its name in messages.
     size : int or None
-        In bytes, where it is known before reading.
+        Its size in bytes, if known before reading.
     """
 
     file: IO[bytes]
@@ -123,12 +125,12 @@ class Opened(NamedTuple):
 class Folder:
     """A folder of this system, which other hosts may share.
 
-    A name in it may contain one slash, for a file in a subfolder.
+    File names may contain one slash, for a file in a subfolder.
 
     Attributes
     ----------
     path : str
-        Where it is, for messages.
+        The path of the folder, for messages.
     threads : int
         How many threads read the beginnings of many files.
     """
@@ -139,7 +141,7 @@ class Folder:
         self.path = path
 
     def prepare(self) -> None:
-        """Make the folder unless it exists."""
+        """Create the folder if it does not exist."""
         os.makedirs(self.path, 0o700, exist_ok=True)
 
     def name_of(self, name: str) -> str:
@@ -155,12 +157,12 @@ class Folder:
             yield Opened(file, path, os.fstat(fd).st_size)
 
     def head(self, name: str, size: int) -> tuple[bytes, int]:
-        """Read at most so many bytes from the beginning of a file; return them and its size."""
+        """Read up to `size` bytes from the beginning of a file; return them and the file's size."""
         with self.open(name) as opened:
             return opened.file.read(size), os.fstat(opened.file.fileno()).st_size
 
     def put(self, name: str, raw: bytes) -> None:
-        """Write a file, whole or not at all; it replaces an existing one."""
+        """Write a file, complete or not at all; replace an existing one."""
         path = self.name_of(name)
         folder = os.path.dirname(path)
         if "/" in name and not os.path.isdir(folder):
@@ -177,7 +179,7 @@ class Folder:
             raise OSError(error.errno, error.strerror, path) from error
 
     def create(self, name: str, raw: bytes) -> None:
-        """Write a file, whole or not at all; raise `FileExistsError` if one is there."""
+        """Write a file, complete or not at all; raise `FileExistsError` if it exists."""
         path = self.name_of(name)
         # A network file system is fine: hosts see the link or not, and nothing is mapped.
         target = Target(path, OWNER_ONLY, allow_network=True)
@@ -186,7 +188,7 @@ class Folder:
             disk.sync(made.fd)
 
     def names(self, within: str = "") -> list[str]:
-        """Return the names in it, or in a subfolder; none if that does not exist."""
+        """Return the names in the folder or a subfolder; none if it does not exist."""
         try:
             return sorted(os.listdir(self.name_of(within)))
         except FileNotFoundError:
@@ -206,14 +208,14 @@ class Folder:
 
 
 class Prefix:
-    """What corresponds to a folder under a URL, by fsspec; it has the methods of `Folder`."""
+    """The equivalent of a folder at a URL, through fsspec; it has the methods of `Folder`."""
 
     threads = 8  # each waits tens of milliseconds for the store to answer
 
     def __init__(self, url: str, options: Mapping[str, Any] | None) -> None:
         if fsspec is None:
             raise ImportError(
-                f"{url}: reading and writing URLs needs fsspec: pip install 'mmbloom[cluster]'"
+                f"{url}: reading or writing a URL needs fsspec: pip install 'mmbloom[cluster]'"
             )
         self.path = url if url.endswith("://") else url.rstrip("/")
         self._system, self._root = fsspec.core.url_to_fs(self.path, **(options or {}))

@@ -1,7 +1,7 @@
-"""A filter in slices: the plan that assigns keys to slices, one slice in memory, and all as a file.
+"""A filter in slices: a plan assigns keys to slices, tasks fill them, and one call assembles them.
 
-`assemble` reads the slices front to back, a MiB at a time, and checks each on the way. The filter
-file appears when all of them were good, with the bytes that one process would have written.
+`assemble` reads the slices front to back, a MiB at a time, and checks each as it reads. The filter
+file appears only when all slices were good. It has the bytes that one process would have written.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Split(NamedTuple):
     slice_no : ndarray of int32, shape (n,)
         The slice of each row's key; -1 for a null.
     h1, h2 : ndarray of uint64, shape (n,)
-        Its hash halves; 0 for a null.
+        The hash halves of each row's key; 0 for a null.
     """
 
     slice_no: Array[np.int32]
@@ -93,7 +93,7 @@ class Part(NamedTuple):
 
 
 class PlanOptions(TypedDict, total=False):
-    """The options of `SlicePlan.draw`, which `build` for Dask and for Spark passes on."""
+    """The options of `SlicePlan.draw` that `build` for Dask and for Spark accepts."""
 
     slices: int | None
     seed: int | None
@@ -103,28 +103,28 @@ class PlanOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """A blocked filter cut into contiguous slices of whole pages, so that each has its own keys.
+    """A blocked filter cut into contiguous slices of whole pages; each key belongs to one slice.
 
     Parameters
     ----------
     params : FilterParams, or an open BloomFilter
-        Of the whole filter. Whoever splits, claims or assembles needs equal ones, so the driver
-        draws the seed, once: see `draw`.
+        The parameters of the whole filter. All processes that split, claim or assemble need equal
+        plans, so the driver draws the seed once; see `draw`.
     slices : int, default 64
-        How many, at most as many as the array has pages of 4096 bytes.
+        The number of slices, at most the number of 4096-byte pages in the array.
 
     Raises
     ------
     ValueError
-        If the filter cannot be cut: its layout is standard, it counts, or it has fewer pages than
-        the requested number of slices.
+        If the filter cannot be cut: its layout is standard, it is a counting filter, or it has
+        fewer pages than the requested number of slices.
     TypeError
         If an argument is of another type.
 
     Notes
     -----
-    A plan is a value: it never changes, it can be compared, and any thread and process may use it.
-    Its pickle contains the seed, which is secret if the hash is SipHash.
+    A plan is immutable and comparable, and any thread or process may use it. Its pickle contains
+    the seed, which is secret if the hash is SipHash.
 
     Examples
     --------
@@ -141,8 +141,8 @@ class SlicePlan:
     def __post_init__(self) -> None:
         if isinstance(self.params, CountingBloomFilter):
             raise ValueError(
-                f"{self.params.path}: a filter that counts has no slices, which consist of bits; "
-                "make a plain filter of it with to_bloom"
+                f"{self.params.path}: a counting filter cannot be cut into slices, which hold "
+                "bits; convert it to a plain filter with to_bloom"
             )
         if isinstance(self.params, BloomFilter):
             object.__setattr__(self, "params", self.params.params)
@@ -153,7 +153,7 @@ class SlicePlan:
         if self.params.layout != "blocked":
             raise ValueError(
                 "layout is 'standard', which spreads the bits of a key over the whole array, so no "
-                "slice would have all of them; use layout='blocked'"
+                "slice would hold all of them; use a filter with layout='blocked'"
             )
         if not isinstance(self.slices, int) or isinstance(self.slices, bool):
             raise TypeError(f"slices is {self.slices!r}, expected an int")
@@ -176,17 +176,17 @@ class SlicePlan:
         like: object = None,
         choose_slices: Callable[[FilterParams], int] | None = None,
     ) -> Self:
-        """Plan a filter for so many keys, with a random seed; or one like an existing filter.
+        """Plan a filter of a given capacity with a random seed, or one like an existing filter.
 
         Parameters
         ----------
         capacity, error_rate, seed, hash, like
             As for `BloomFilter.create`.
         slices : int, optional
-            How many.
+            The number of slices.
         choose_slices : callable, optional
-            Returns the number of slices from the filter's parameters, if ``slices`` is left out; by
-            default that is 64, or the number of pages if it is smaller.
+            Returns the number of slices for the given filter parameters if ``slices`` is left out.
+            By default there are 64 slices, or one per page in a filter with fewer pages.
 
         Returns
         -------
@@ -195,7 +195,7 @@ class SlicePlan:
         Raises
         ------
         ValueError, TypeError
-            If an argument is out of range, or the filter cannot be cut so.
+            If an argument is out of range, or the filter cannot be cut into these slices.
 
         Examples
         --------
@@ -217,21 +217,21 @@ class SlicePlan:
         keys
             As for `BloomFilter.add_many`.
         nulls : {"error", "skip"}, default "error"
-            Whether a null is an error, or in no slice: then its slice is -1, and the other rows
+            With "error", a null raises an error. With "skip", its slice is -1 and the other rows
             keep their numbers.
         threads : int, default 1
-            How many threads may hash a batch of 65,536 keys or more. On a cluster's worker, other
-            tasks need the cores.
+            How many threads may hash a batch of 65,536 keys or more. On a worker of a cluster,
+            other tasks need the cores.
 
         Returns
         -------
         Split
-            Unpack it as ``slice_no, h1, h2``.
+            A named tuple: ``slice_no, h1, h2 = plan.split(keys)``.
 
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError
-            If a key cannot be one, or a column is damaged; names the position.
+            If a value cannot be a key, or a column is damaged; the error names its position.
 
         Examples
         --------
@@ -258,18 +258,19 @@ class SlicePlan:
         keys, threads
             As for `split`.
         nulls : {"error", "skip"}, default "error"
-            Whether a null is an error, or in no part; the other rows keep their numbers.
+            With "error", a null raises an error. With "skip", it is in no part and the other rows
+            keep their numbers.
 
         Returns
         -------
         list of Part
-            One for each slice, in order; many may be empty. They take 24 bytes a key; the task of
-            a slice needs 16 of them, the hashes.
+            One part per slice, in order; many may be empty. The parts take 24 bytes per key, 16 of
+            which are the hashes that the task of a slice needs.
 
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError
-            As `split`.
+            As for `split`.
 
         Examples
         --------
@@ -289,18 +290,18 @@ class SlicePlan:
         ]
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """Return which bytes of the array are a slice.
+        """Return which bytes of the array make up a slice.
 
         Parameters
         ----------
         number : int
-            The slice, from 0.
+            The slice, counted from 0.
 
         Returns
         -------
         start, stop : int
-            The first byte, a multiple of 4096, and the byte after the last. In a filter's file the
-            array begins at byte 4096.
+            The index of its first byte, a multiple of 4096, and the index after its last. In a
+            filter's file the array begins at byte 4096.
 
         Raises
         ------
@@ -308,7 +309,7 @@ class SlicePlan:
             If there is no such slice.
         """
         if not 0 <= number < self.slices:
-            raise ValueError(f"slice {number} is asked for, expected 0 to {self.slices - 1}")
+            raise ValueError(f"slice number is {number}, expected 0 to {self.slices - 1}")
         return bounds_of(self.params, self.slices, number)
 
 
@@ -317,34 +318,34 @@ def _require_of(plan: SlicePlan, header: SliceHeader, path: str) -> None:
     for name in (field.name for field in fields(FilterParams)):
         if getattr(header.params, name) != getattr(plan.params, name):
             found, asked = spelled(header.params, name), spelled(plan.params, name)
-            said = f"is a slice of a filter with {name} {found}, but the plan has {asked}"
+            said = f"has {name} {found}, but the plan has {asked}; pass the plan it was made with"
             raise ParameterMismatchError(path, name, found, asked, said)
     if header.slices != plan.slices:
         raise FormatError(path, "number of slices", str(header.slices), str(plan.slices))
 
 
 class Slice:
-    """One slice of a filter, in the memory of the only task that fills it.
+    """One slice of a filter, in the memory of the task that fills it.
 
-    Made by `empty` or `read`.
+    Create one with `empty` or `read`.
 
     Attributes
     ----------
     plan : SlicePlan
-        Of the whole filter.
+        The plan of the whole filter.
     number : int
-        Which slice, from 0.
+        The number of this slice, counted from 0.
     generation : int
-        The generation of the state that it belongs to, see `Generations`; 0 if it has no state.
+        The generation of the state it belongs to, see `Generations`; 0 without a state.
     run : bytes
-        The run that writes it: 16 bytes, zeros if there is none.
+        The run that writes it, as 16 bytes; zeros without a run.
     keys_added : int
-        How many keys were new in it.
+        How many new keys were added to it.
 
     Notes
     -----
-    One thread of one process may use it at a time; other processes have copies of their own.
-    Nothing is on a disk before `write`. Its pickle has the whole body.
+    Only one thread may use it at a time; other processes have their own copies. Nothing is on the
+    disk until `write`. Its pickle contains all its bits.
 
     Examples
     --------
@@ -378,14 +379,14 @@ class Slice:
 
     @classmethod
     def empty(cls, plan: SlicePlan, number: int) -> Slice:
-        """Make a slice without a key.
+        """Return a slice without keys.
 
         Parameters
         ----------
         plan : SlicePlan
-            Of the whole filter.
+            The plan of the whole filter.
         number : int
-            Which slice, from 0.
+            The slice, counted from 0.
 
         Returns
         -------
@@ -401,14 +402,15 @@ class Slice:
 
     @classmethod
     def read(cls, source: Source | At, plan: SlicePlan | None = None) -> Slice:
-        """Read a slice, and check that it is whole.
+        """Read a slice and check that it is complete and undamaged.
 
         Parameters
         ----------
         source : str or path-like, URL, bytes, or binary file
-            Where it is; bytes are the content itself. URLs need the extra "cluster".
+            Where to read the slice from; bytes are the content itself. URLs need the extra
+            "cluster".
         plan : SlicePlan, optional
-            The plan that it must be a slice of; any plan by default.
+            The plan that the slice must belong to; by default any plan is accepted.
 
         Returns
         -------
@@ -417,9 +419,10 @@ class Slice:
         Raises
         ------
         FormatError
-            If it is no slice, is cut or damaged, or belongs to another number of slices.
+            If this is not a slice, is cut off or damaged, or belongs to a plan with another number
+            of slices.
         ParameterMismatchError
-            If it is of a filter with other parameters, or another seed, than the plan's.
+            If the slice belongs to a filter with other parameters or another seed.
         OSError
             If it cannot be read.
         """
@@ -444,19 +447,19 @@ class Slice:
 
     @property
     def positions_set(self) -> int:
-        """How many bits are 1; counting them reads the whole slice."""
+        """The number of bits that are 1; counting them reads the whole slice."""
         return _engine.count_set(self._words)
 
     def claim(self, h1: Words, h2: Words) -> Bools:
         """Return which keys are new, and mark them in this copy of the slice.
 
-        The answers are those of adding key by key: among equal keys, in one batch or in several,
-        only the first is new.
+        The answers are those of adding the keys one by one: among equal keys, within a batch or
+        across batches, only the first is new.
 
         Parameters
         ----------
         h1, h2 : ndarray of uint64, shape (n,)
-            Hash halves of keys that belong to this slice, from `SlicePlan.split`.
+            The hash halves of keys that belong to this slice, from `SlicePlan.split`.
 
         Returns
         -------
@@ -465,8 +468,8 @@ class Slice:
         Raises
         ------
         TypeError, ValueError
-            If one is not a one-dimensional array of uint64, if they differ in length, or if a key
-            belongs to another slice. Nothing is marked then.
+            If an argument is not a one-dimensional array of uint64, if their lengths differ, or if
+            a key belongs to another slice. Nothing is marked then.
         """
         hashes = self._own(h1, h2)
         order = _engine.arrange(*hashes, self._params)
@@ -489,12 +492,12 @@ class Slice:
         Raises
         ------
         TypeError, ValueError
-            As `claim`.
+            As for `claim`.
         """
         return int(np.count_nonzero(self.claim(h1, h2)))
 
     def contains(self, h1: Words, h2: Words) -> Bools:
-        """Return for each key whether it was marked, or is a false positive.
+        """Return for each key whether it is in the slice; false positives are possible.
 
         Parameters
         ----------
@@ -508,7 +511,7 @@ class Slice:
         Raises
         ------
         TypeError, ValueError
-            As `claim`.
+            As for `claim`.
         """
         return _engine.contains(self._words, HashedKeys(*self._own(h1, h2)), self._params)
 
@@ -520,21 +523,21 @@ class Slice:
             one = h1[foreign : foreign + 1]
             number = int(_engine.slices_of(one, self.plan.params, self.plan.slices)[0])
             raise ValueError(
-                f"key at position {foreign}: belongs to slice {number}, not to {self.number}; "
-                "pass each slice only its own keys, as split by this plan"
+                f"key at position {foreign} belongs to slice {number}, not to slice {self.number}; "
+                "pass each slice only its own keys, as this plan splits them"
             )
         return local, h2
 
     def write(self, path: Path) -> None:
-        """Write the slice to a file: it is whole and on the disk, or not there.
+        """Write the slice to a file, which appears complete and on the disk, or not at all.
 
-        It replaces an existing file in one step. Only one task at a time may call it, or several
-        that write the same.
+        It replaces an existing file in one step. Several tasks may call this at the same time only
+        if they write the same content.
 
         Parameters
         ----------
         path : str or path-like, or URL
-            Where. URLs need the extra "cluster".
+            Where to write the slice. URLs need the extra "cluster".
 
         Raises
         ------
@@ -568,14 +571,15 @@ class Slice:
 def header_of(
     raw: bytes, size: int | None, name: str, plan: SlicePlan | None = None
 ) -> SliceHeader:
-    """Decode the header of a slice; check its plan and its size, where these are known.
+    """Decode the header of a slice; check its size and its plan if these are given.
 
     Raises
     ------
     FormatError
-        If it is no header of a slice, the file has another size, or the plan has other slices.
+        If this is not the header of a slice, the file has another size, or the plan has another
+        number of slices.
     ParameterMismatchError
-        If the plan is of another filter.
+        If the plan is for another filter.
     """
     header = decode(raw, name)
     if size is not None:
@@ -586,7 +590,7 @@ def header_of(
 
 
 def body_of(file: IO[bytes], header: SliceHeader, name: str) -> Iterator[bytes]:
-    """Yield what follows the header, a MiB at a time; raise at its end if it is not whole."""
+    """Yield the bytes after the header, a MiB at a time; raise at the end if they are damaged."""
     size = crc = 0
     while size <= header.body_bytes and (piece := _read(file, _AT_A_TIME)):
         size, crc = size + len(piece), zlib.crc32(piece, crc)
@@ -615,37 +619,38 @@ def assemble(
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
-    """Assemble all slices of a filter to a plain filter file.
+    """Assemble all slices of a filter into a plain filter file.
 
-    Its array is bit for bit that of one process that added the same keys, whatever the batches and
-    their order. Its counts of keys and bits are equal, too.
+    The array of the file equals, bit for bit, that of one process that added the same keys in any
+    batches and any order. Its counts of keys and bits are equal, too.
 
     Parameters
     ----------
     destination : str or path-like
-        Where to make it. It appears complete and forced to the disk, or not at all.
+        The path of the new file. It appears complete and forced to the disk, or not at all.
     plan : SlicePlan
         The plan of the slices.
     parts : iterable of Slice, path, URL or bytes
-        All slices, in any order, each once. URLs need the extra "cluster".
+        All slices, each once, in any order. URLs need the extra "cluster".
     permissions : int, default 0o600
-        Mode bits of the new file.
+        The mode bits of the new file.
     allow_network : bool, default False
-        Allow it on a network file system.
+        Allow the file to be on a network file system.
 
     Raises
     ------
     FormatError
-        If a part is no slice, or is cut or damaged; if it belongs to another number of slices, or
-        to another generation than the first; if a slice comes twice or is missing. Nothing is made.
+        If a part is not a slice, is cut off or damaged, or belongs to a plan with another number of
+        slices; if parts are of different generations; or if a slice is missing or given twice. No
+        file is made then.
     ParameterMismatchError
-        If a slice belongs to a filter with other parameters, or another seed.
+        If a slice belongs to a filter with other parameters or another seed.
     FileChangedError
         If a slice is replaced while it is read.
     FileExistsError
         If the destination exists.
     NetworkFileSystemError
-        If it is on a network file system, and `allow_network` is not set.
+        If the destination is on a network file system and `allow_network` is not set.
     OSError
         If there is no space (ENOSPC), or the system reports another error.
 
@@ -673,20 +678,20 @@ def assemble(
 
 
 def require_free(destination: Path) -> str:
-    """Return the absolute path of a new file; check before the work what `assemble` checks after.
+    """Return the absolute path of a new file, after the checks that `assemble` would make late.
 
     Raises
     ------
     FileExistsError
         If the file exists.
     FileNotFoundError
-        If its folder does not.
+        If its folder does not exist.
     """
     path = absolute(destination)
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     if not os.path.isdir(folder := os.path.dirname(path)):
-        said = f"there is no such folder to make {os.path.basename(path)} in; make it first"
+        said = f"the folder for {os.path.basename(path)} does not exist; create it first"
         raise FileNotFoundError(errno.ENOENT, said, folder)
     return path
 
@@ -702,14 +707,15 @@ def _in_order(plan: SlicePlan, parts: Iterable[AnyPart], destination: str) -> li
         raw, size, name = _head_of(part)
         header = header_of(raw, size, name, plan)
         if header.number in found:
-            raise FormatError(name, "slice", f"{header.number} once more", "each slice once")
+            raise FormatError(name, "slice", f"{header.number} again", "each slice once")
         if generation not in (None, header.generation):
             raise FormatError(name, "generation", str(header.generation), str(generation))
         generation = header.generation
         found[header.number] = part, header
     if missing := [str(number) for number in range(plan.slices) if number not in found]:
         shown = ", ".join(missing[:_SHOWN]) + ", ..." * (len(missing) > _SHOWN)
-        raise FormatError(destination, "slices", f"without {shown}", f"all {plan.slices}")
+        has, said = f"without {shown}", f"these slices are missing: {shown}"
+        raise FormatError(destination, "slices", has, f"all {plan.slices}", said)
     return [found[number] for number in range(plan.slices)]
 
 

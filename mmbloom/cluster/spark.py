@@ -1,16 +1,16 @@
-"""Filters filled and asked by the tasks of a Spark cluster; needs the extra "spark".
+"""Fill and query filters in the tasks of a Spark cluster; needs the extra "spark".
 
-``build``       a filter file of all keys of a column
-``seen``        a function for SQL and for columns: which rows a filter file knows
-``first_seen``  the rows whose key no run and no row before has had
+``build``       creates a filter file with all keys of a column
+``seen``        creates a function for SQL and columns that checks which keys a filter has
+``first_seen``  finds the rows whose key no earlier run and no earlier row has
 
-For data that one host can read, one process is faster. Here the data may be spread over a cluster,
-and a task's memory does not grow with the rows. A task hashes the keys of a partition, and sends
-those of each slice of the filter to the only task that has the slice. It packs them, one row per
-batch and slice, as Spark spends more time on a row than mmbloom spends on a key.
+For data that one host can read, a single process is faster. Here the data may be spread over a
+cluster, and the memory of a task does not grow with the number of rows. A task hashes the keys of a
+partition, and sends those of each slice of the filter to the one task that has the slice. It packs
+them into one row per batch and slice, as Spark spends more time on a row than mmbloom on a key.
 
-A task may run twice, or only in part. So no task changes what another has made: `build` makes its
-file when all slices are there, and only `FirstSeen.commit` moves a state.
+A task may run twice, or only in part, so no task changes the result of another: `build` creates its
+file once all slices exist, and only `FirstSeen.commit` changes a state.
 """
 
 from __future__ import annotations
@@ -86,46 +86,47 @@ def build(
     allow_network: bool = False,
     **drawn: Unpack[PlanOptions],
 ) -> None:
-    """Make a filter file of all keys of a column.
+    """Create a filter file with all keys of a column.
 
-    The array of the file is bit for bit that of one process that added the same keys. The driver
-    makes it, whole or not at all, when the cluster has filled all slices. Until then the driver
-    needs disk space for two filters there, and never holds one in memory.
+    The array of the file equals, bit for bit, that of one process that added the same keys. The
+    driver creates the file, complete or not at all, once the cluster has filled all slices. It
+    needs disk space for two filters in the folder of the file, but never holds a filter in memory.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        The rows that have the keys.
+        The rows.
     column : str
         The column of the keys: strings, binaries or integers.
     path : str or path-like
-        Where to make the file, on the driver.
+        The path of the new file, on the driver.
     capacity, error_rate
         As for `BloomFilter.create`.
     nulls : {"error", "skip"}, default "error"
-        Whether a null is an error, or left out.
+        With "error", a null raises an error; with "skip", it is left out.
     permissions : int, default 0o600
-        Mode bits of the new file.
+        The mode bits of the new file.
     allow_network : bool, default False
-        Allow it on a network file system.
+        Allow the file to be on a network file system.
     **drawn
         `seed`, `hash` and `like`, as for `BloomFilter.create`; and `slices`, the number of tasks
-        that fill the filter: by default one per MiB, but 8 to 64.
+        that fill the filter: by default one per MiB, but at least 8 and at most 64.
 
     Raises
     ------
     FileExistsError
-        If the file exists; no task is started then.
-    ValueError, TypeError
-        If an argument is out of range, the frame has no such column or is a stream, or `like` has
-        the standard layout, or counts: neither can be cut into slices.
+        If the file exists. No task is started then.
+    KeyError, ValueError, TypeError
+        If the column does not exist or its name is not unique, an argument is out of range, the
+        frame is a stream, or `like` has the standard layout or is a counting filter, which cannot
+        be cut into slices.
     KeyTypeError
         If the column has a type that cannot be a key.
     pyspark.errors.PythonException
-        If a task fails. The message ends with mmbloom's own error, with the partition of a null or
-        a wrong key, and its position there.
+        If a task fails. The message ends with mmbloom's own error; for a null or a value that
+        cannot be a key, it names the partition and the position there.
     NetworkFileSystemError, OSError
-        As `mmbloom.cluster.assemble`.
+        As for `mmbloom.cluster.assemble`.
 
     Examples
     --------
@@ -159,26 +160,26 @@ def build(
 
 
 def seen(path: Path) -> Any:
-    """Make a function, for SQL and for columns, that asks a filter for each key.
+    """Create a function for SQL and columns that checks whether a filter has each key.
 
     Parameters
     ----------
     path : str or path-like
         The filter, a file or a folder of any kind, at the same path on every host. Each Python
-        worker opens it once, for reading, and again if it is replaced.
+        worker opens it once, for reading, and again if the filter is replaced.
 
     Returns
     -------
     function
         Register it with ``spark.udf.register("seen", seen(path))``, or call it with a column. It
-        returns true for a key that was added, or is a false positive, and null for a null: so
-        ``WHERE NOT seen(url)`` selects no row without a key.
+        returns true for a key in the filter or a false positive, and null for a null. A query with
+        ``WHERE NOT seen(url)`` therefore selects no row without a key.
 
     Raises
     ------
     TypeError
-        If it is no path. Errors of tasks (`FormatError`, `FileNotFoundError`, `KeyTypeError` and
-        others) are in the message of Spark's own error, when rows are computed.
+        If `path` is not a path. Errors in tasks (`FormatError`, `FileNotFoundError`, `KeyTypeError`
+        and others) are in the message of Spark's own error when rows are computed.
 
     Examples
     --------
@@ -212,11 +213,11 @@ def first_seen(
     nulls: Nulls = "error",
     **options: Unpack[RunOptions],
 ) -> FirstSeen:
-    """Find the rows whose key is new: no row before and no committed run has it.
+    """Find the rows whose key is new: it is in no earlier row and in no committed run.
 
-    Exactly one row of each key is kept, as by ``dropDuplicates``: the first row of the first
-    partition that has the key. So a frame sorted by time keeps the earliest row.
-    False positives are reported as seen, so the error rate is low by default.
+    Exactly one row per key is kept, as with ``dropDuplicates``: the first row of the first
+    partition that has the key. A frame sorted by time thus keeps the earliest row. False positives
+    are reported as seen, so the default error rate is low.
 
     Parameters
     ----------
@@ -225,44 +226,45 @@ def first_seen(
     on : str
         The column of the keys: strings, binaries or integers.
     state : str or path-like, or URL
-        A folder that all hosts share, or a prefix of an object store: see
-        `mmbloom.cluster.Generations`. It is made if it does not exist.
+        A folder that all hosts share, or a prefix of an object store; see
+        `mmbloom.cluster.Generations`. It is created if it does not exist.
     nulls : {"error", "skip"}, default "error"
-        Whether a row without a key is an error, or is never new.
+        With "error", a row without a key raises an error; with "skip", it is never new.
     **options
         Options of the state and the run: `capacity`, `error_rate`, `slices` (by default one per
-        MiB, but 8 to 64), `seed`, `hash`, `on_full`, `generation` and `storage_options`, as in
-        `mmbloom.cluster.RunOptions`. In ``foreachBatch`` the generation is the batch's number plus
-        one.
+        MiB, but at least 8 and at most 64), `seed`, `hash`, `on_full`, `generation` and
+        `storage_options`, as in `mmbloom.cluster.RunOptions`. In ``foreachBatch``, pass the batch
+        id plus one as the generation.
 
     Returns
     -------
     FirstSeen
-        Its `frame` has the rows; its `commit` makes them known.
+        Its `frame` has the new rows; its `commit` adds them to the state.
 
     Raises
     ------
     ParameterMismatchError
-        If the state was made with other parameters.
+        If the state was created with other parameters.
     FileNotFoundError
-        If there is no state, and no capacity for a new one.
+        If there is no state, and no capacity for a new one is given.
     KeyError, TypeError
-        If there is no such column, `on` names several, or the frame is a stream.
+        If the column does not exist, `on` names several, or the frame is a stream.
     KeyTypeError
         If the column has a type that cannot be a key.
     FormatError, ValueError, ImportError, OSError
-        As `mmbloom.cluster.Generations.create` and `begin`. Errors of tasks are in the message of
-        Spark's own error, when `frame` is computed.
+        As for `mmbloom.cluster.Generations.create` and `begin`. Errors in tasks are in the message
+        of Spark's own error when `frame` is computed.
 
     Notes
     -----
-    The rows are in no order, in one partition per slice. Compute them once, when you write them:
-    each computation claims all keys again. The rows are the same each time if the input is.
+    The rows are in no particular order, with one partition per slice. Compute them once, when you
+    write them: each computation claims all keys again. They are the same each time if the input is.
 
-    Never commit after looking at only some of the rows: `take` may run all tasks, and the rows that
-    it leaves out are lost. A commit cannot see whether Spark took all rows that the tasks returned.
+    Never commit after you have read only some of the rows: `take` may run all tasks, and the rows
+    that it does not return are lost. A commit cannot detect whether Spark used all rows that the
+    tasks returned.
 
-    Threads of the driver may share the result. It does not pickle, as `frame` belongs to the
+    Threads of the driver may share the result. It cannot be pickled, because `frame` belongs to the
     session.
 
     Examples
@@ -300,21 +302,21 @@ def _choose_slices(params: FilterParams) -> int:
 def _require_keys(frame: DataFrame, column: object) -> None:
     """Raise unless a frame has one column of this name, of keys."""
     if not isinstance(frame, DataFrame):
-        raise TypeError(f"a DataFrame of Spark was expected, got {type(frame).__name__}")
+        raise TypeError(f"expected a Spark DataFrame, got {type(frame).__name__}")
     if frame.isStreaming:
-        raise TypeError("the frame is a stream: pass its batches, by writeStream.foreachBatch")
+        raise TypeError("frame is a stream: pass each batch, with writeStream.foreachBatch")
     if not isinstance(column, str):
         raise TypeError(
             f"the column is {column!r}, expected the name of one column; if several columns are "
-            "the key, combine them to one"
+            "the key, combine them into one"
         )
     if (count := frame.columns.count(column)) != 1:
-        found = "but the columns are" if count == 0 else f"which {count} columns have, of"
+        found = "but the columns are" if count == 0 else f"but {count} columns have it:"
         raise KeyError(f"the column is {column!r}, {found} {frame.columns}")
     kind = frame.schema[frame.columns.index(column)].dataType
     if not isinstance(kind, _OF_KEYS):
         raise KeyTypeError(
-            f"column {column!r}: {kind.simpleString()} is not a type of keys", None, _CAST
+            f"column {column!r}: {kind.simpleString()} is not a key type", None, _CAST
         )
 
 

@@ -1,17 +1,17 @@
-"""The state of a filter in slices, which outlives its tasks: a run makes its next generation.
+"""The state of a filter in slices, which outlives its tasks: each run makes its next generation.
 
-A cluster's engine runs a task again after it has lost a worker, or runs it twice to be faster.
-Setting a bit twice is harmless, but an answer must not change: a key that yesterday's attempt has
-marked would not be new today. So nothing is marked in place. A task reads a slice of generation g,
-which never changes, and writes one of g + 1. The caller writes the new rows, and the commit makes
-the record of g + 1. Until then g is the state, and a rerun returns the same rows.
+A cluster's engine runs a task again after it has lost a worker, or runs it twice to finish earlier.
+Setting a bit twice is harmless, but answers must not change: a key marked by a first attempt would
+not be new to the second. Nothing is therefore marked in place. A task reads a slice of generation
+g, which never changes, and writes a slice of g + 1. The caller writes the new rows, and the commit
+creates the record of g + 1. Until then the state stays at g, and a rerun returns the same rows.
 
-A record is made by a step that fails if the record exists, and it never changes: so exactly one of
-two runs commits, and the other gets an error.
+A record is created by a step that fails if the record exists, and it never changes. Of two
+competing runs, exactly one commits and the other gets an error.
 
-Past its capacity a filter reports new rows as seen, and they are lost. So a run that goes past it
-is refused: by a task if its slice alone shows it, before the engine has all rows; otherwise by the
-commit, which sees all slices.
+Past its capacity a filter reports new rows as seen, and they are lost. A run that goes past the
+capacity is therefore refused. A task refuses if its slice alone is far past its share, before the
+engine has all rows. Otherwise the commit refuses, since it sees all slices.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ _FEW_FALSE = 1e-9  # the default error rate: a false positive is a row that nobo
 _SPREADS = 6
 
 _WHEN_FULL = (
-    "drop the rows of this run, and run it again on a new state of a larger capacity, after the "
-    "rows of all earlier runs; or accept that new rows are lost, with on_full='warn'"
+    "drop the rows of this run; create a state with a larger capacity, and run all earlier rows "
+    "and then this run on it; or pass on_full='warn' to accept that new rows are lost"
 )
 
 
@@ -77,21 +77,21 @@ _WHEN_FULL = (
 class Generations:
     """The state of a filter in slices: a folder that hosts share, or a prefix of an object store.
 
-    Made by `create` or `open`. `begin` returns a run, which makes the next generation.
+    Get one with `create` or `open`. `begin` returns a run, which makes the next generation.
 
     Attributes
     ----------
     path : str
-        Where it is: an absolute path, or a URL.
+        The location of the state: an absolute path, or a URL.
     plan : SlicePlan
-        How the filter is cut; its seed was drawn when the state was made.
+        How the filter is cut into slices; its seed was drawn when the state was created.
 
     Notes
     -----
-    A value: it holds nothing open, it pickles, and any thread and process may use it. It reads the
-    newest generation from the store at each call. The slices of the newest generation and of the
-    one before are kept: late tasks of the last run read the older one, and `begin` can repeat that
-    run. They take the disk space of two filters, or of three during a run.
+    This object holds nothing open, can be pickled, and may be used by any thread or process. Each
+    call reads the newest generation from the store. The slices of the newest two generations are
+    kept: late tasks of the last run read the older one, and `begin` can repeat that run. They take
+    the disk space of two filters, or of three during a run.
 
     Examples
     --------
@@ -125,26 +125,26 @@ class Generations:
         storage_options: Mapping[str, Any] | None = None,
         choose_slices: Callable[[FilterParams], int] | None = None,
     ) -> Generations:
-        """Make a state without keys, generation 0, or open an existing one.
+        """Create a state without keys, generation 0, or open an existing one.
 
         Parameters
         ----------
         path : str or path-like, or URL
-            A folder, which is made if it does not exist, or a prefix of an object store. URLs need
-            the extra "cluster", and fsspec's library for the store.
+            A folder, which is created if it does not exist, or a prefix of an object store. URLs
+            need the extra "cluster" and fsspec's library for the store.
         capacity, error_rate, seed, hash
-            As for `BloomFilter.create`, but the error rate is 1e-9 by default, as a false positive
-            is a lost row. The seed is drawn here, once for all runs and hosts.
+            As for `BloomFilter.create`, but with a default error rate of 1e-9, because a false
+            positive is a lost row. The seed is drawn here, once for all runs and hosts.
         slices : int, optional
-            How many slices the filter has.
+            The number of slices.
         exist_ok : bool, default False
-            Open an existing state if it has these parameters. Those that are left out, even the
-            capacity, are not compared.
+            Open an existing state if it has these parameters. Parameters that are left out, even
+            the capacity, are not compared.
         storage_options : mapping, optional
-            Options of fsspec, for a URL. A run carries them to its tasks.
+            Options for fsspec, if the path is a URL. A run passes them on to its tasks.
         choose_slices : callable, optional
-            As for `SlicePlan.draw`: returns how many slices a new state has, if ``slices`` is left
-            out.
+            As for `SlicePlan.draw`: returns the number of slices of a new state if ``slices`` is
+            left out.
 
         Returns
         -------
@@ -153,25 +153,25 @@ class Generations:
         Raises
         ------
         FileExistsError
-            If a state exists, and `exist_ok` is not set.
+            If a state exists and `exist_ok` is not set.
         FileNotFoundError
-            If none exists, `exist_ok` is set and the capacity is left out.
+            If no state exists, `exist_ok` is set and the capacity is left out.
         ParameterMismatchError
-            If it has other parameters, or another number of slices.
+            If the state has other parameters or another number of slices.
         FormatError
             If its record is damaged.
         ValueError, TypeError
             If a parameter is out of range.
         ImportError
-            If the path is a URL, and fsspec is not installed.
+            If the path is a URL and fsspec is not installed.
         OSError
-            If the store cannot refuse to make a record twice, which commits rely on; or if the
-            system reports an error.
+            If the store cannot refuse to create a record that exists, which commits rely on; or if
+            the system reports an error.
         """
         place = place_of(path, storage_options)
         if newest_in(place) is None:
             if capacity is None and exist_ok:
-                said = "no state of generations is there; pass a capacity to make one"
+                said = "no state exists at this path; pass a capacity to create one"
                 raise FileNotFoundError(errno.ENOENT, said, place.path)
             plan = SlicePlan.draw(
                 capacity,
@@ -189,7 +189,7 @@ class Generations:
                 records.require_refusal(first)
                 return cls(place.path, plan, records)
         if not exist_ok:
-            said = "a state is there already; open it, or choose another path"
+            said = "a state already exists at this path; open it, or choose another path"
             raise FileExistsError(errno.EEXIST, said, place.path)
         state = cls.open(path, storage_options=storage_options)
         found, free = state.plan.params, not_asked(hash, seed)
@@ -218,11 +218,11 @@ class Generations:
         Raises
         ------
         FileNotFoundError
-            If none exists.
+            If no state exists at the path.
         FormatError
             If its record is damaged.
         ImportError, OSError
-            As `create`.
+            As for `create`.
         """
         place = place_of(path, storage_options)
         latest = latest_in(place)
@@ -231,7 +231,7 @@ class Generations:
 
     @property
     def generation(self) -> int:
-        """The number of committed runs, read now: the newest generation."""
+        """The newest generation, which is the number of committed runs; read at each access."""
         return self._records.latest().generation
 
     def begin(self, generation: int | None = None, *, on_full: PastPlan = "raise") -> Run:
@@ -240,13 +240,14 @@ class Generations:
         Parameters
         ----------
         generation : int, optional
-            Which one; by default the one after the newest. The number of the newest repeats it: the
-            run starts from the generation before, returns the rows of the committed run if it gets
-            the same keys, and its commit changes nothing. So a caller who numbers the runs, as
-            Spark numbers its batches, can repeat a run without knowing whether it was committed.
+            The generation to make; by default the one after the newest. The number of the newest
+            generation repeats it: the run starts from the generation before, returns the rows of
+            the committed run if it gets the same keys, and its commit changes nothing. A caller
+            that numbers its runs, as Spark numbers its batches, can thus repeat a run without
+            knowing whether it was committed.
         on_full : {"raise", "warn"}, default "raise"
-            What happens if the run takes the state past its capacity, and so loses rows: "raise"
-            refuses it, in a task or at its commit; "warn" commits it with a warning.
+            What happens if the run takes the state past its capacity, where it loses rows: "raise"
+            refuses the run, in a task or at its commit; "warn" commits it with a warning.
 
         Returns
         -------
@@ -255,11 +256,11 @@ class Generations:
         Raises
         ------
         ValueError
-            If the generation is neither of these two, or `on_full` is something else.
+            If the generation is neither of these two, or `on_full` has another value.
         TypeError
-            If the generation is no int.
+            If the generation is not an int.
         FormatError, FileChangedError, OSError
-            If the state cannot be read, or another one is in its place.
+            If the state cannot be read or has been replaced by another.
         """
         if on_full not in get_args(PastPlan):
             raise ValueError(f"on_full is {on_full!r}, expected 'raise' or 'warn'")
@@ -270,28 +271,28 @@ class Generations:
         if generation == latest.generation > 0:
             base = latest.base
         elif generation != following:
-            again = f", or {latest.generation} again" if latest.generation else ""
+            again = f", or {latest.generation} to repeat it" if latest.generation else ""
             raise ValueError(
-                f"{self.path}: generation {generation} is asked for, but {latest.generation} is "
-                f"the newest: the next is {following}{again}"
+                f"{self.path}: generation is {generation}, but {latest.generation} is the newest: "
+                f"pass {following} for the next{again}"
             )
         repeats = generation != following
         return Run(self.plan, generation, os.urandom(16), base, repeats, on_full, self._records)
 
     def assemble(self, destination: Path, **options: Any) -> None:
-        """Make a plain filter file of the newest generation.
+        """Assemble the newest generation into a plain filter file.
 
         Parameters
         ----------
         destination : str or path-like
-            Where to make it.
+            The path of the new file.
         **options
-            Those of `mmbloom.cluster.assemble`.
+            The options of `mmbloom.cluster.assemble`.
 
         Raises
         ------
         FormatError, FileChangedError, FileExistsError, OSError
-            As `mmbloom.cluster.assemble`.
+            As for `mmbloom.cluster.assemble`.
         """
         latest, place = self._records.latest(), self._records.place
 
@@ -305,7 +306,7 @@ class Generations:
 
 @dataclass(frozen=True)
 class Run:
-    """One run on a state: it makes a generation from the one before, or nothing.
+    """One run on a state: it makes one generation from the previous one, or changes nothing.
 
     Returned by `Generations.begin`. The driver sends it to the tasks, one for each slice, and
     commits it when the rows are written.
@@ -313,23 +314,23 @@ class Run:
     Attributes
     ----------
     plan : SlicePlan
-        How the filter is cut.
+        How the filter is cut into slices.
     generation : int
         The generation that it makes.
     id : bytes
         16 random bytes that name the folder of its slices: two runs never write the same file.
     base : bytes
-        The run whose slices it starts from; zeros for none.
+        The run whose slices this run starts from; zeros if there is none.
     repeats : bool
-        Whether the generation is committed already, so this run only returns its rows again.
+        Whether the generation is already committed, so that this run only returns its rows again.
     on_full : {"raise", "warn"}
-        What happens if it takes the state past its capacity: see `Generations.begin`.
+        What happens if the run takes the state past its capacity; see `Generations.begin`.
 
     Notes
     -----
-    A value, as the state is: it pickles, and any thread and process may use it. A task may run
-    twice, even at the same time, and may be killed at any point: what it writes is the same each
-    time, and appears whole or not at all.
+    Like the state, it can be pickled and may be used by any thread or process. A task may run
+    twice, even at the same time, and may be killed at any point: it writes the same each time, and
+    what it writes appears complete or not at all.
     """
 
     plan: SlicePlan
@@ -342,20 +343,20 @@ class Run:
 
     @property
     def path(self) -> str:
-        """Where the state is."""
+        """The location of the state."""
         return self._records.path
 
     def claim(self, number: int, batches: Iterable[tuple[Words, Words]]) -> list[Bools]:
-        """Do the task of one slice: read it, claim the keys of all batches, write it.
+        """Do the task of one slice: read it, claim the keys of all batches, and write it.
 
         Parameters
         ----------
         number : int
-            The slice.
+            The slice, counted from 0.
         batches : iterable of (h1, h2)
-            The hashes of this slice's keys, batch by batch in the order of the input: so the new
-            row is the first with its key, in whatever order tasks run. Call this for every slice,
-            with no batches if it has no keys.
+            The hashes of this slice's keys, batch by batch in the order of the input. The new row
+            is then the first with its key, in whatever order tasks run. Call this for every slice,
+            without batches if the slice has no keys.
 
         Returns
         -------
@@ -365,13 +366,14 @@ class Run:
         Raises
         ------
         TypeError, ValueError
-            As `Slice.claim`.
+            As for `Slice.claim`.
         FormatError
-            If the slice of the generation before is missing, cut, damaged or the wrong one.
+            If the slice of the previous generation is missing, cut off or damaged, or is another
+            slice.
         CommitConflictError
-            If that slice is gone because other runs were committed meanwhile.
+            If that slice is gone because other runs have been committed.
         FilterFullError
-            As `write`.
+            As for `write`.
         OSError
             If a slice cannot be read or written.
         """
@@ -381,24 +383,25 @@ class Run:
         return answers
 
     def read(self, number: int) -> Slice:
-        """Read a slice of the generation before; change it and `write` it.
+        """Read a slice of the previous generation, to be changed and passed to `write`.
 
         Parameters
         ----------
         number : int
-            The slice.
+            The slice, counted from 0.
 
         Returns
         -------
         Slice
-            A slice of the generation that this run makes; the one on the disk never changes.
+            A slice of the generation that this run makes; the file of the previous one never
+            changes.
 
         Raises
         ------
         ValueError
             If there is no such slice.
         FormatError, CommitConflictError, OSError
-            As `claim`.
+            As for `claim`.
         """
         self.plan.bounds(number)
         before = self.generation - 1
@@ -420,8 +423,8 @@ class Run:
     def write(self, part: Slice) -> None:
         """Write a slice of the generation that this run makes.
 
-        After the commit it writes nothing: a late task, or rows computed again from an input that
-        has changed, would change what is committed.
+        After the commit this writes nothing. Otherwise a late task, or rows recomputed from an
+        input that has changed, would change a committed generation.
 
         Parameters
         ----------
@@ -431,12 +434,12 @@ class Run:
         Raises
         ------
         ValueError
-            If the slice is not of this run.
+            If the slice was not read by this run.
         CommitConflictError
-            If another run was committed meanwhile, and removed what this run had written.
+            If another run has been committed and has removed what this run wrote.
         FilterFullError
-            If the slice has far more keys than its share of the capacity, and `on_full` is "raise".
-            A few more can be chance: then the commit decides.
+            If `on_full` is "raise" and the slice has far more keys than its share of the capacity.
+            A few more can be chance; then the commit decides.
         OSError
             If there is no space, or the system reports another error.
         """
@@ -467,51 +470,53 @@ class Run:
             raise
 
     def note(self, part: int) -> None:
-        """Note that a part of the output is computed, for an engine that may compute only some.
+        """Record that a part of the output is computed, for engines that may compute only some.
 
-        All slices can be written though nobody got all rows: Dask computes only what is asked for,
-        and the first rows of a frame need every slice but only one partition.
+        All slices can be written although nobody received all rows: Dask computes only what is
+        requested, and the first rows of a frame need every slice but only one partition.
 
         Parameters
         ----------
         part : int
-            Its number, from 0. Noting it again, as a repeated task does, changes nothing.
+            The number of the part, from 0. Recording it again, as a repeated task does, changes
+            nothing.
 
         Raises
         ------
         CommitConflictError, OSError
-            As `write`.
+            As for `write`.
         """
         self._put(part_name(self.generation, self.id, part), b"")
 
     def commit(self, parts: int = 0) -> None:
-        """Make what this run has written the state; call it when its rows are written.
+        """Commit this run, so that its slices become the state; call it once its rows are written.
 
-        Calling it again is fine, also after a network error that left it open whether the commit
-        succeeded. A commit removes all but the last two generations, and what other runs have left.
-        With ``on_full="warn"`` it warns (`CapacityWarning`) if the filter has more keys than its
-        capacity, and so reports new rows as seen; if warnings are errors, nothing is committed.
+        Calling it again is safe, also after a network error that left it unclear whether the commit
+        succeeded. A commit removes all but the newest two generations, and the files of uncommitted
+        runs. With ``on_full="warn"`` it warns (`CapacityWarning`) if the filter has more keys than
+        its capacity, and therefore reports new rows as seen. If warnings are turned into errors,
+        nothing is committed.
 
         Parameters
         ----------
         parts : int, default 0
-            How many parts the output has: each must have been noted, see `note`.
+            The number of parts of the output; each must have been recorded with `note`.
 
         Raises
         ------
         CommitConflictError
-            If another run was committed meanwhile: drop the rows of this one.
+            If another run has been committed since this one began: drop the rows of this run.
         FormatError
-            If a slice is missing, cut, or of another generation, or a part was not noted. The error
-            names it; nothing is committed.
+            If a slice is missing, cut off, or of another generation, or if a part was not recorded.
+            The error names it; nothing is committed.
         FilterFullError
-            If the filter has more keys than its capacity, and `on_full` is "raise". Nothing is
+            If `on_full` is "raise" and the filter has more keys than its capacity. Nothing is
             committed: drop the rows, as some new ones may be missing.
         FileChangedError
-            If another state is at the path.
+            If the state has been replaced by another.
         OSError
-            If the system or the store reports an error. Call it again to learn whether the run was
-            committed.
+            If the system or the store reports an error. Call it again to find out whether the run
+            was committed.
         """
         if self.repeats:
             self.discard()
@@ -555,7 +560,7 @@ class Run:
         else:
             current = latest.generation == self.generation - 1 and latest.run == self.base
         if not current:
-            made = f"run {latest.run.hex()} has made generation {latest.generation} meanwhile"
+            made = f"run {latest.run.hex()} has made generation {latest.generation} already"
             raise CommitConflictError(self.path, self.generation, made)
 
     def _require_slices(self) -> int:
@@ -592,7 +597,7 @@ class Run:
             name = part_name(self.generation, self.id, part)
             if os.path.basename(name) not in noted:
                 self._require_current()  # a run that was committed has removed it
-                expected = f"a note of part {part} of the output, which no task computed"
+                expected = f"a note for part {part} of the output, which no task computed"
                 raise FormatError(place.name_of(name), "file", "missing", expected)
 
     def _make_record(self) -> None:
@@ -605,7 +610,7 @@ class Run:
         except FileExistsError:
             # It is ours if an answer of the store was lost, and the request was sent again.
             if not self._is_recorded():
-                made = "another run has made it meanwhile"
+                made = "another run has made it already"
                 raise CommitConflictError(self.path, self.generation, made) from None
 
     def _require_chain(self) -> None:
@@ -615,7 +620,7 @@ class Run:
         following = self._records.read(self.generation + 1)
         if following is None or following.base != self.id:
             self._records.remove(self.generation)
-            made = f"more than {_RECORDS_KEPT} generations were made while this commit stood still"
+            made = f"more than {_RECORDS_KEPT} generations were committed while this one stalled"
             raise CommitConflictError(self.path, self.generation, made)
 
     def _clean(self) -> None:
@@ -653,25 +658,25 @@ def _require_same(path: str, part: Slice | SliceHeader, expected: tuple[int, int
 
 @dataclass(frozen=True)
 class FirstSeen:
-    """The rows that are new to a state, and the commit that makes them known.
+    """The rows that are new to a state, and the commit that adds them to it.
 
-    Returned by ``first_seen`` of ``mmbloom.cluster.dask`` and of ``mmbloom.cluster.spark``. Write
-    the rows first, then commit.
+    Returned by ``first_seen`` of ``mmbloom.cluster.dask`` and ``mmbloom.cluster.spark``. Write the
+    rows first, then commit.
 
     Attributes
     ----------
     frame : dask DataFrame, Series or bag, or pyspark.sql.DataFrame
         The new rows, lazy.
     run : Run
-        The run that `commit` commits. Its `repeats` says whether the generation is committed
-        already; its `discard` removes what the tasks have written, if you drop the rows.
+        The run that `commit` commits. Its `repeats` is True if the generation is already committed;
+        its `discard` removes what the tasks have written, if you drop the rows.
     parts : int
-        How many parts of the rows leave a note when they are computed. The commit is refused
-        unless all of them did.
+        How many parts of the rows are recorded as they are computed. Without all of them the commit
+        is refused.
 
     Notes
     -----
-    A run that is never committed leaves files in the state, which the next commit removes.
+    A run that is never committed leaves files in the state; the next commit removes them.
     """
 
     frame: Any
@@ -679,26 +684,26 @@ class FirstSeen:
     parts: int = 0
 
     def commit(self) -> None:
-        """Make the rows known; call it when all of `frame` is computed and written.
+        """Add the rows to the state; call it when all of `frame` is computed and written.
 
         Raises
         ------
         CommitConflictError
-            If another driver has committed in between: drop the rows; call `first_seen` again.
+            If another driver has committed first: drop the rows and call `first_seen` again.
         FormatError
-            If a part of `frame` was never computed, or if a slice is missing, cut or of another
+            If a part of `frame` was never computed, or if a slice is missing, cut off or of another
             generation. The error names it; nothing is committed.
         FilterFullError
-            If the state has more keys now than its capacity. Nothing is committed: drop the rows,
-            as some new ones may be missing.
+            If the state would have more keys than its capacity. Nothing is committed: drop the
+            rows, as some new ones may be missing.
         FileChangedError, OSError
-            As `Run.commit`.
+            As for `Run.commit`.
         """
         self.run.commit(self.parts)
 
 
 class StateOptions(TypedDict, total=False):
-    """The options of `Generations.create`; those left out are not compared with an old state."""
+    """The options of `Generations.create`; those left out are not compared."""
 
     capacity: int | None
     error_rate: float | None
@@ -709,25 +714,26 @@ class StateOptions(TypedDict, total=False):
 
 
 class RunOptions(StateOptions, total=False):
-    """The options of state and run that ``first_seen`` for Dask and for Spark takes.
+    """The options of a state and a run that ``first_seen`` for Dask and for Spark accepts.
 
     Attributes
     ----------
     capacity, error_rate, seed, hash
-        As for `BloomFilter.create`, but the error rate is 1e-9 by default, as a false positive is
-        a lost row. The capacity is required for a new state.
+        As for `BloomFilter.create`, but with a default error rate of 1e-9, because a false positive
+        is a lost row. The capacity is required for a new state.
     slices : int
-        How many slices a new state has, and so how many tasks claim keys at a time.
+        The number of slices of a new state, and so the number of tasks that claim keys at the same
+        time.
     storage_options : mapping
-        Options of fsspec, for a state under a URL. They travel to the tasks.
+        Options for fsspec, if the state is at a URL. They are passed on to the tasks.
     on_full : {"raise", "warn"}, default "raise"
-        What happens if this run takes the state past its capacity, where it reports new rows as
-        seen, and they are lost: "raise" refuses the run, when the rows are computed or at the
-        latest by `FirstSeen.commit`; "warn" warns at the commit.
+        What happens if the run takes the state past its capacity, where it reports new rows as seen
+        and they are lost. "raise" refuses the run, when the rows are computed or at the latest in
+        `FirstSeen.commit`; "warn" warns at the commit.
     generation : int
-        Which one to make, if the caller numbers the runs: the next one, or the newest again, see
-        `Generations.begin`. A run that is repeated after its driver has died, before or after its
-        commit, returns the same rows again.
+        The generation to make, for callers that number their runs: the next one, or the newest to
+        repeat it; see `Generations.begin`. If a driver dies before or after its commit, the
+        repeated run returns the same rows again.
     """
 
     on_full: PastPlan
@@ -742,23 +748,23 @@ def begin_run(
     generation: int | None = None,
     **made: Unpack[StateOptions],
 ) -> Run:
-    """Begin a run on an existing state or a new one; raises as `create` and `begin` do."""
+    """Begin a run on an existing or new state; raise what `create` and `begin` raise."""
     generations = Generations.create(state, **made, exist_ok=True, choose_slices=choose_slices)
     return generations.begin(generation, on_full=on_full)
 
 
 @dataclass(frozen=True)
 class Records:
-    """The records of one state; a value, which pickles.
+    """The records of one state; can be compared and pickled.
 
     Attributes
     ----------
     path : str
         The path of the state.
     uuid : bytes
-        The state's own.
+        The unique id of the state.
     options : mapping or None
-        Options of fsspec, for a URL.
+        Options for fsspec, if the path is a URL.
     """
 
     path: str
@@ -767,15 +773,15 @@ class Records:
 
     @property
     def place(self) -> Place:
-        """Where the records are."""
+        """The place that holds the records."""
         return place_of(self.path, self.options)
 
     def latest(self) -> Record:
-        """Read the newest record; raise `FileChangedError` if another state is there."""
+        """Read the newest record; raise `FileChangedError` if it belongs to another state."""
         return self._own(latest_in(self.place))
 
     def read(self, generation: int) -> Record | None:
-        """Read the record of a generation; None if it has none yet, or no longer."""
+        """Read the record of a generation; None if it does not exist yet, or no longer."""
         try:
             return self._own(_read(self.place, generation))
         except FileNotFoundError:
@@ -787,7 +793,7 @@ class Records:
         return record
 
     def make(self, record: Record) -> None:
-        """Make a record; raise `FileExistsError` if it is there."""
+        """Create a record; raise `FileExistsError` if it exists."""
         self.place.create(record_name(record.generation), encode_record(record))
 
     def remove(self, generation: int) -> None:
@@ -795,14 +801,14 @@ class Records:
         self.place.remove(record_name(generation))
 
     def require_refusal(self, existing: Record) -> None:
-        """Raise OSError, and remove an existing record, if the store makes it a second time."""
+        """Raise OSError, and remove an existing record, if the store creates it again."""
         try:
             self.make(existing)
         except FileExistsError:
             return
         self.remove(existing.generation)
         reason = (
-            "this store overwrites a file that it was asked to make only if there is none "
+            "this store overwrites a file that it was asked to create only if there is none "
             "(If-None-Match), so two runs could both commit; use another store"
         )
         raise OSError(errno.ENOTSUP, reason, self.path)
@@ -818,7 +824,7 @@ def latest_in(place: Place) -> Record:
     """Read the newest record of any state; raise `FileNotFoundError` if there is none."""
     newest = newest_in(place)
     if newest is None:
-        raise FileNotFoundError(errno.ENOENT, "no state of generations is there", place.path)
+        raise FileNotFoundError(errno.ENOENT, "no state exists at this path", place.path)
     return _read(place, newest)
 
 

@@ -1,4 +1,4 @@
-"""What tasks of Dask and of Spark share: errors that name a partition, and filters kept open."""
+"""Code shared by Dask and Spark tasks: errors that name a partition, and open filters."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,14 +14,14 @@ _MOST_KEPT = 8
 
 @contextmanager
 def in_partition(partition: int, rows_before: int = 0) -> Iterator[None]:
-    """Add the partition to the error of a key, whose position counts from the partition's start.
+    """Name the partition in an error about a key, and count its position from the first row.
 
     Parameters
     ----------
     partition : int
-        Its number.
+        The number of the partition.
     rows_before : int, default 0
-        How many of its rows came before the batch in which the error counts.
+        How many rows of the partition came before this batch.
     """
     try:
         yield
@@ -32,7 +32,7 @@ def in_partition(partition: int, rows_before: int = 0) -> Iterator[None]:
 
 
 def ask(kept: dict[str, Filter], path: str, keys: Any, nulls: Nulls) -> Bools:
-    """Return which keys a filter has, and keep it open in `kept`, by path, for the next tasks."""
+    """Return which keys a filter has; keep the filter open in `kept`, by path, for later tasks."""
     with suppress(FileChangedError):  # another filter was moved into its place
         if (seen := kept.get(path)) is not None:
             return seen.contains_many(keys, nulls=nulls)

@@ -114,7 +114,7 @@ def test_wrong_collections(tmp_path: Path) -> None:
             arguments = (path, 1000) if call is dask.build else (path,)
             with pytest.raises(TypeError, match="got DataFrame: pass one column of it"):
                 call(frame, *arguments)
-            with pytest.raises(TypeError, match="got list: make one"):
+            with pytest.raises(TypeError, match="got list: create one"):
                 call(["/a"], *arguments)
         with pytest.raises(TypeError, match=r"got Index: pass .*to_series\(\)"):
             dask.contains(frame.index, path)
@@ -149,7 +149,7 @@ def test_filters_without_slices(tmp_path: Path) -> None:
             dask.build(bag, tmp_path / "made", like=like)
         with (
             CountingBloomFilter.create(tmp_path / "counts", 1000) as counts,
-            pytest.raises(ValueError, match="a filter that counts has no slices"),
+            pytest.raises(ValueError, match="a counting filter cannot be cut into slices"),
         ):
             dask.build(bag, tmp_path / "made", like=counts)
         with BloomFilter.create(tmp_path / "blocked", 1000) as like:
@@ -157,7 +157,7 @@ def test_filters_without_slices(tmp_path: Path) -> None:
         mmbloom.merge(tmp_path / "both", [tmp_path / "made", tmp_path / "blocked"])
         with pytest.raises(FileExistsError):
             dask.build(bag.map(lambda _: 1 / 0), tmp_path / "made", 1000)
-        with pytest.raises(FileNotFoundError, match="there is no such folder"):
+        with pytest.raises(FileNotFoundError, match="the folder for made does not exist"):
             dask.build(bag.map(lambda _: 1 / 0), tmp_path / "no" / "made", 1000)
         with pytest.raises(TypeError, match="permission"):
             dask.build(bag.map(lambda _: 1 / 0), tmp_path / "other", 1000, permission=0o640)
@@ -210,7 +210,7 @@ def test_more_keys_than_planned(tmp_path: Path) -> None:
         )
         state = tmp_path / "state"
         far = dask.first_seen(many, state=state, capacity=5000)
-        with pytest.raises(FilterFullError, match=r"planned for 5000.*of a larger capacity"):
+        with pytest.raises(FilterFullError, match=r"planned for 5000.*with a larger capacity"):
             far.frame.compute()
         with pytest.raises(FormatError, match="which no task wrote"):
             far.commit()
@@ -289,7 +289,7 @@ def test_one_partition_after_the_other(tmp_path: Path) -> None:
         first = dask.first_seen(bag, state=state, capacity=3000)
         for number in (4, 2, 2, 0, 3):
             first.frame.to_delayed()[number].compute()
-        with pytest.raises(FormatError, match=r"000001\.part: .* a note of part 1 of the output"):
+        with pytest.raises(FormatError, match=r"000001\.part: .* a note for part 1 of the output"):
             first.commit()
         assert first.frame.to_delayed()[1].compute() == ["b"]
         first.commit()
@@ -301,7 +301,7 @@ def test_partitions_cut_by_size(tmp_path: Path) -> None:
 
     def program(dd: Any, _: Any, dask: Any) -> None:
         frame = frame_of(dd, ["/a"] * 8, partitions=8).assign(pad="x" * 1000)
-        with pytest.raises(ValueError, match="the column of its keys alone has 1: Dask cuts each"):
+        with pytest.raises(ValueError, match="the column of its keys alone has 1: Dask partitions"):
             dask.first_seen(
                 frame.repartition(partition_size=1200), on="url", state=tmp_path, capacity=1000
             )
@@ -319,7 +319,7 @@ def test_input_that_changes() -> None:
         _, new = dask._claim(dask._Building(plan), 0, None, hashes, True)
         rows = [(1, "/a"), (2, "/b"), (3, "/a")]
         assert dask._keep(iter(rows), 0, cutting, had, [new]) == rows[:2]
-        with pytest.raises(ValueError, match="partition 0 has 2 rows now, and had 3 when its"):
+        with pytest.raises(ValueError, match="partition 0 has 2 rows now, but had 3 when its"):
             dask._keep(rows[:2], 0, cutting, had, [new])
         for others in (rows[::-1][1:] + rows[2:], [*rows[:2], (3, "/c")]):
             with pytest.raises(ValueError, match="0 has other keys in its 3 rows now than when"):
@@ -368,7 +368,7 @@ def test_numbered_runs(tmp_path: Path) -> None:
                 assert first.run.repeats == again
                 assert first.frame.compute() == new
                 first.commit()
-        with pytest.raises(ValueError, match="the next is 3, or 2 again"):
+        with pytest.raises(ValueError, match="pass 3 for the next, or 2 to repeat it"):
             dask.first_seen(db.from_sequence(urls), state=tmp_path / "state", generation=4)
 
     with_dask(program)

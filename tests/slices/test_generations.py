@@ -114,7 +114,7 @@ def test_two_drivers(where: str, state: Generations, seed: int) -> None:
 def test_the_record_decides(state: Generations, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is overtaken between its last check and its record fails as well."""
     # The winner has removed its slices by then; in the second round it has not.
-    for said in ("has made generation 1 meanwhile", "another run has made it meanwhile"):
+    for said in ("has made generation 1 already", "another run has made it already"):
         one, other = state.begin(), state.begin()
         for run in (one, other):
             tasks(run, cut(day(seed)))
@@ -138,7 +138,7 @@ def test_a_commit_that_stood_still(
     for _ in range(3):
         run = committed(state, day(seed))
     assert "generation-00000001.json" not in names(where)
-    with pytest.raises(CommitConflictError, match="while this commit stood still"):
+    with pytest.raises(CommitConflictError, match="committed while this one stalled"):
         late.commit()
     assert "generation-00000001.json" not in names(where)
     assert (state.generation, state.begin().base) == (3, run.id)
@@ -172,7 +172,7 @@ def test_repeat(where: str, state: Generations, seed: int) -> None:
     committed = names(where)
     assert len([name for name in committed if name.endswith(".slice")]) == 8
     for wrong in (0, 1, 4, -1):
-        said = f"generation {wrong} is asked for, but 2 is the newest: the next is 3, or 2 again"
+        said = f"generation is {wrong}, but 2 is the newest: pass 3 for the next, or 2 to repeat it"
         with pytest.raises(ValueError, match=said):
             state.begin(wrong)
     run = state.begin()
@@ -194,7 +194,7 @@ def test_a_generation_of_another_type(state: Generations, seed: int, number: int
 
 def test_slices_of_a_run(where: str, state: Generations, seed: int, tmp_path: Path) -> None:
     """A slice missing, cut, or of another generation: named, and nothing is committed."""
-    with pytest.raises(ValueError, match="slice 4 is asked for, expected 0 to 3"):
+    with pytest.raises(ValueError, match="slice number is 4, expected 0 to 3"):
         state.begin().read(4)
     run = state.begin()
     tasks(run, cut(day(seed)), [0, 1, 3])
@@ -244,7 +244,7 @@ def test_parts_of_the_output(where: str, state: Generations, seed: int) -> None:
     tasks(run, cut(day(seed)))
     for part in (0, 2, 3, 2):
         run.note(part)
-    missing = r"000001\.part: file is missing, expected a note of part 1 of the output"
+    missing = r"000001\.part: file is missing, expected a note for part 1 of the output"
     with pytest.raises(FormatError, match=missing):
         run.commit(4)
     assert state.generation == 0
@@ -271,7 +271,7 @@ def test_parts_of_one_that_is_overtaken(
         tasks(each, cut(day(seed)))
         each.note(0)
     at_next_call(monkeypatch, Run, "_require_slices", lambda: other.commit(1), after=True)
-    with pytest.raises(CommitConflictError, match="has made generation 1 meanwhile"):
+    with pytest.raises(CommitConflictError, match="has made generation 1 already"):
         run.commit(1)
 
 
@@ -286,7 +286,7 @@ def test_a_task_that_is_overtaken(state: Generations, seed: int) -> None:
         run.commit()
         if number == 1:
             late.read(0)  # and still is
-    with pytest.raises(CommitConflictError, match="has made generation 3 meanwhile"):
+    with pytest.raises(CommitConflictError, match="has made generation 3 already"):
         late.read(0)
 
 
@@ -299,7 +299,7 @@ def test_a_task_that_is_overtaken_as_it_writes(
     late = state.begin()
     part = late.read(0)
     at_next_call(monkeypatch, places, "draft_file", lambda: committed(state, day(seed)))
-    with pytest.raises(CommitConflictError, match="has made generation 1 meanwhile"):
+    with pytest.raises(CommitConflictError, match="has made generation 1 already"):
         late.write(part) if what == "a slice" else late.note(0)
 
 

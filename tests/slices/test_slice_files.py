@@ -176,7 +176,7 @@ def test_keys_of_another_slice() -> None:
     part = Slice.empty(PLAN, 1)
     split = PLAN.split(range(100))
     place = int((split.slice_no != 1).argmax())
-    said = f"key at position {place}: belongs to slice {split.slice_no[place]}, not to 1"
+    said = f"key at position {place} belongs to slice {split.slice_no[place]}, not to slice 1"
     wrong: list[tuple[Any, Any, type[Exception], str]] = [
         (split.h1, split.h2, ValueError, said),
         (split.h1.view("i8"), split.h2, TypeError, "h1 is of int64"),
@@ -206,10 +206,10 @@ def refused(parts: Any, folder: Path, said: str, kind: type[Exception] = FormatE
 
 def test_assemble_refuses(tmp_path: Path, paths: list[Path]) -> None:
     """A slice missing, twice, cut, damaged, of another generation: named, and nothing is made."""
-    missing = r"all\.bloom: slices is without 1, expected all 3"
+    missing = r"all\.bloom: these slices are missing: 1, expected all 3"
     refused([paths[0], paths[2]], tmp_path, missing)
-    refused([], tmp_path, "without 0, 1, 2")
-    refused([*paths, filled()[2]], tmp_path, "slice is 2 once more, expected each slice once")
+    refused([], tmp_path, "these slices are missing: 0, 1, 2")
+    refused([*paths, filled()[2]], tmp_path, "slice is 2 again, expected each slice once")
     later = Slice.read(paths[2])
     later.generation = 4
     refused([*paths[:2], later], tmp_path, "generation is 4, expected 0")

@@ -15,9 +15,9 @@ from mmbloom.cluster import Generations, Slice, SlicePlan, places
 
 def test_create_and_open(where: str) -> None:
     """A state is made once; opening takes its plan, with the seed that was drawn."""
-    with pytest.raises(FileNotFoundError, match="no state of generations is there"):
+    with pytest.raises(FileNotFoundError, match="no state exists at this path"):
         Generations.open(where)
-    said = "no state of generations is there; pass a capacity"
+    said = "no state exists at this path; pass a capacity"
     with pytest.raises(FileNotFoundError, match=said):
         Generations.create(where, slices=4, exist_ok=True)
     with pytest.raises(TypeError, match="capacity is required"):
@@ -26,7 +26,7 @@ def test_create_and_open(where: str) -> None:
     state = Generations.create(where, **SIZES)
     assert Generations.open(where) == state
     assert pickle.loads(pickle.dumps(state)) == state
-    with pytest.raises(FileExistsError, match="a state is there already"):
+    with pytest.raises(FileExistsError, match="a state already exists at this path"):
         Generations.create(where, **SIZES)
     for given in ({}, SIZES, *({name: value} for name, value in SIZES.items())):
         assert Generations.create(where, **given, exist_ok=True) == state
@@ -71,7 +71,7 @@ def test_a_store_that_makes_twice(where: str, monkeypatch: pytest.MonkeyPatch) -
         put(self, path, value)
 
     monkeypatch.setattr(system, "pipe_file", careless)
-    said = "this store overwrites a file that it was asked to make only if"
+    said = "this store overwrites a file that it was asked to create only if"
     with pytest.raises(OSError, match=said):
         Generations.create(where, **SIZES)
     assert names(where) == []
@@ -107,7 +107,7 @@ def test_files_are_private(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("", "is empty, expected a folder"), (Path("s3://b/seen"), "lost a slash, as in a pathlib")],
+    [("", "is empty, expected a folder"), (Path("s3://b/seen"), "lost a slash in a pathlib")],
 )
 def test_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Any, said: str) -> None:
     """A path that would make an unintended folder is refused."""
