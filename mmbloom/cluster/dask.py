@@ -103,7 +103,7 @@ def build(
     ValueError
         If `like` has the standard layout or is a counting filter, which cannot be cut into slices.
     TypeError
-        If the collection is not one of keys; of a dataframe, pass one column.
+        If the collection does not hold keys; pass one column of a dataframe.
     FileExistsError, NetworkFileSystemError, OSError
         As for `mmbloom.cluster.assemble`.
 
@@ -152,7 +152,7 @@ def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> C
     Raises
     ------
     TypeError
-        If the collection is not one of keys. Errors in tasks (`KeyTypeError`, `FormatError`,
+        If the collection does not hold keys. Errors in tasks (`KeyTypeError`, `FormatError`,
         `FileNotFoundError` and others) are raised when the result is computed.
 
     Examples

@@ -117,7 +117,7 @@ class Sieve(Generic[Url]):
     ValueError
         If the queue has a `maxlen`: when full it would drop URLs that are marked as seen.
     TypeError
-        If the queue does not have these four. A list, for example, has no `popleft`.
+        If the queue does not have all of these. A list, for example, has no `popleft`.
 
     Notes
     -----
@@ -127,7 +127,7 @@ class Sieve(Generic[Url]):
     the filter still knows its URLs. If your process may be killed, use a persistent queue such as
     `diskcache.Deque`.
 
-    Threads and tasks may call any method; tasks use `visit` with ``async with``. Any number of
+    Any thread or task may call any method; a task uses `visit` with ``async with``. Any number of
     processes may share one filter. Each has a queue of its own, or all open the same persistent
     queue. When several push the same URL, exactly one enqueues it. `push`, `push_many`, `pop` and
     `visit` wait for the filter's write lock, for at most its `lock_timeout`. A fork or a pickle
@@ -223,7 +223,7 @@ class Sieve(Generic[Url]):
         -----
         After an error, the chunks of 1,024 URLs before it stay enqueued and marked; its own chunk
         and later ones are not. If `append` raised, the URLs of its chunk that were already appended
-        stay in the queue unmarked: if all are pushed again, these are queued twice.
+        stay in the queue, unmarked: if all are pushed again, these are queued twice.
         """
         rest, done = iter(several(urls)), 0
         answers = [np.zeros(0, np.bool_)]
@@ -268,8 +268,8 @@ class Sieve(Generic[Url]):
         """Visit the URL that has waited longest, and remove it only if the block succeeds.
 
         If the block raises, or the process dies within it, the URL keeps its place in the queue.
-        Catch errors that must not stop the crawl inside the block. In an asyncio task use ``async
-        with``, so that other tasks can run while it waits for the filter's lock.
+        Catch errors that must not stop the crawl inside the block. In an asyncio task use
+        ``async with``: other tasks can then run while it waits for the filter's lock.
 
         Returns
         -------

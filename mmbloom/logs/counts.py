@@ -197,7 +197,7 @@ class OnceWriter(CountedWriter):
         Raises
         ------
         NotCountedError, OSError
-            As `CountedWriter.write`.
+            As for `CountedWriter.write`.
         """
         ended, pieces = terminated, list[Octets]()
         for chunk, times in _counted(lines, self._counts, self._terminator):

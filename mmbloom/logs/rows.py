@@ -270,7 +270,7 @@ class RowWriter(LineWriter):
         ColumnError
             If the file has rows and begins with another header.
         OSError
-            As `mmbloom.logs.lines.LineWriter.write`.
+            As for `mmbloom.logs.lines.LineWriter.write`.
         """
         with self.alone():
             if rest := self._missing_of(head):
