@@ -20,7 +20,7 @@ DOCS = ROOT / "docs"
 RECIPES = [
     *("command-line.md", "composite-keys.md", "containers.md", "cron.md", "csv.md"),
     *("dataframes.md", "first-dedup.md", "full-filter.md", "how-to-break-a-filter.md"),
-    *("install.md", "monitoring.md", "near-duplicates.md", "object-stores.md"),
+    *("hugging-face.md", "install.md", "monitoring.md", "near-duplicates.md", "object-stores.md"),
     *("on-the-disk.md", "out-of-memory.md", "own-project.md", "python-and-commands.md"),
     *("rotating.md", "set-operations.md", "training-data.md"),
 ]
@@ -95,10 +95,11 @@ def run(command: list[str], folder: Path) -> str:
     long for the sockets of other processes.
     """
     with tempfile.TemporaryDirectory() as temporary:
+        datasets = {"HF_HOME": temporary, "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
         done = subprocess.run(
             command,
             cwd=folder,
-            env={**os.environ, "TMPDIR": temporary, "HF_HOME": temporary},  # of datasets
+            env={**os.environ, "TMPDIR": temporary, **datasets},
             capture_output=True,
             text=True,
             timeout=120,
