@@ -20,7 +20,8 @@ DOCS = ROOT / "docs"
 RECIPES = [
     *("command-line.md", "composite-keys.md", "containers.md", "cron.md", "csv.md"),
     *("dataframes.md", "first-dedup.md", "full-filter.md", "how-to-break-a-filter.md"),
-    *("hugging-face.md", "install.md", "monitoring.md", "near-duplicates.md", "object-stores.md"),
+    *("hugging-face.md", "install.md", "monitoring.md", "n-grams.md", "near-duplicates.md"),
+    "object-stores.md",
     *("on-the-disk.md", "out-of-memory.md", "own-project.md", "python-and-commands.md"),
     *("rotating.md", "set-operations.md", "training-data.md"),
 ]
