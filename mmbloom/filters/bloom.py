@@ -10,7 +10,7 @@ import os
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from mmbloom._engine import SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY, Target, require_reserve
@@ -21,16 +21,15 @@ from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._system.typing import (
     HashName,
     Layout,
-    OnFull,
     Path,
     Reserve,
-    Resident,
 )
 from mmbloom.filters.base import Filter, shared
 from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.file import BitFile, File
 from mmbloom.filters.growable import GrowableFile
 from mmbloom.filters.options import (
+    OpenedWith,
     OpenOptions,
     choose_params,
     not_asked,
@@ -106,13 +105,7 @@ class FileFilter(Filter):
         permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
-        lock_timeout: float | None = 60.0,
-        allow_network: bool = False,
-        threads: int | None = None,
-        preload: bool = False,
-        verify_after_add: bool = False,
-        on_full: OnFull = "warn",
-        resident: Resident = "auto",
+        **options: Unpack[OpenedWith],
     ) -> Self:
         """Make a new filter file, with its disk space reserved, and open it.
 
@@ -148,8 +141,9 @@ class FileFilter(Filter):
             far fewer keys than planned, or on slow disks. Files so large that the kernel
             cannot keep their changed pages in memory (on most systems a tenth of it) are
             made the second way, whatever is asked: with zeros a key takes tens of times as long.
-        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-            As in `open`.
+        **options
+            Those of `open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
+            `verify_after_add`, `on_full`, `resident`.
 
         Returns
         -------
@@ -168,17 +162,15 @@ class FileFilter(Filter):
             If a parameter is out of range, or missing.
         """
         require_reserve(reserve)
-        cls._require_growth(on_full)
-        settings = OpenOptions(
-            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-        )
+        settings = OpenOptions("r+", **options)
+        cls._require_growth(settings.on_full)
         params = choose_params(capacity, error_rate, layout, seed, hash, like=like)
         where, free = absolute(path), not_asked(hash, seed)
-        if on_full == "grow":
+        if settings.on_full == "grow":
             from mmbloom.filters.grow import require_growth  # noqa: PLC0415  it imports folders
 
             require_growth(where, params)
-        target = Target(where, permissions, allow_network)
+        target = Target(where, permissions, settings.allow_network)
         make = partial(create_file, target, params, reserve=reserve, kind=cls._FILE.kind)
 
         def check(made: Self, is_new: bool) -> None:

@@ -7,7 +7,7 @@ one, larger, is made (``shelf.py``). ``format/folder.py`` has the size and the e
 from __future__ import annotations
 
 import os
-from typing import Any, Self, cast
+from typing import Any, Self, Unpack, cast
 
 from mmbloom._engine import Hold, LockState, SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY
@@ -18,15 +18,13 @@ from mmbloom._system.descriptors import remember
 from mmbloom._system.typing import (
     HashName,
     Layout,
-    OnFull,
     Path,
     Reserve,
-    Resident,
 )
 from mmbloom.errors import FormatError
 from mmbloom.filters.chain import Chain
 from mmbloom.filters.folder import FolderFilter
-from mmbloom.filters.options import OpenOptions, choose_hash, not_asked, require_equal
+from mmbloom.filters.options import OpenedWith, OpenOptions, choose_hash, not_asked, require_equal
 from mmbloom.filters.shelf import OneFile, Shelf
 from mmbloom.format.exclusions import exclusions_path_in
 from mmbloom.format.folder import GrowthPlan
@@ -165,13 +163,7 @@ class GrowingFilter(SingleKeys, FolderFilter):
         permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
-        lock_timeout: float | None = 60.0,
-        allow_network: bool = False,
-        threads: int | None = None,
-        preload: bool = False,
-        verify_after_add: bool = False,
-        on_full: OnFull = "warn",
-        resident: Resident = "auto",
+        **options: Unpack[OpenedWith],
     ) -> Self:
         """Make a folder with a first filter file, and open it.
 
@@ -190,8 +182,9 @@ class GrowingFilter(SingleKeys, FolderFilter):
         exist_ok : bool, default False
             Open the folder if it exists already with these parameters (any hash
             and seed, by default).
-        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-            As for `BloomFilter.open`.
+        **options
+            Those of `open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
+            `verify_after_add`, `on_full`, `resident`.
 
         Returns
         -------
@@ -209,16 +202,13 @@ class GrowingFilter(SingleKeys, FolderFilter):
         ValueError, TypeError
             If a parameter is out of range.
         """
-        settings = OpenOptions(
-            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-        )
         name, seed_chosen = choose_hash(hash, seed)
         plan = GrowthPlan(initial_capacity, error_rate, layout, seed_chosen, reserve, name)
         return cls._planned(
             absolute(path),
             plan,
             0,
-            (settings,),
+            (OpenOptions("r+", **options),),
             permissions=permissions,
             exist_ok=exist_ok,
             free=not_asked(hash, seed),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute, as_file_or_folder
-from mmbloom._system.typing import HashName, Layout, Mode, OnFull, Path, Reserve, Resident
+from mmbloom._system.typing import HashName, Layout, Mode, Path, Reserve
 from mmbloom.errors import OtherKindError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
-from mmbloom.filters.options import choose_params, not_asked
+from mmbloom.filters.options import OpenedWith, choose_params, not_asked
 
 if TYPE_CHECKING:
     from mmbloom.filters.growing import GrowingFilter
@@ -76,18 +76,6 @@ def open_of_bits(path: Path, mode: Mode = "r+", **options: Any) -> OfBits:
 
     of_file = partial(BloomFilter.open, mode=mode, **options)
     return as_file_or_folder(absolute(path), of_file, of_folder)
-
-
-class OpenedWith(TypedDict, total=False):
-    """The options of `BloomFilter.open`, but for `mode`."""
-
-    lock_timeout: float | None
-    allow_network: bool
-    threads: int | None
-    preload: bool
-    verify_after_add: bool
-    on_full: OnFull
-    resident: Resident
 
 
 def open_or_create(

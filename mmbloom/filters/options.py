@@ -5,7 +5,7 @@ No argument is ever ignored: what is given must be what the file has.
 
 import os
 from dataclasses import dataclass
-from typing import get_args
+from typing import TypedDict, get_args
 
 from mmbloom._system.typing import HashName, Layout, Mode, OnFull, Resident
 from mmbloom.errors import ParameterMismatchError
@@ -53,6 +53,21 @@ class OpenOptions:
             raise ValueError(f"on_full is {self.on_full!r}, expected 'warn', 'raise' or 'grow'")
         if self.resident not in (True, False, "auto"):
             raise ValueError(f"resident is {self.resident!r}, expected True, False or 'auto'")
+
+
+OpenOptions.__init__.__qualname__ = "open"  # which an error about an unknown option names
+
+
+class OpenedWith(TypedDict, total=False):
+    """The options of `BloomFilter.open`, but for `mode`."""
+
+    lock_timeout: float | None
+    allow_network: bool
+    threads: int | None
+    preload: bool
+    verify_after_add: bool
+    on_full: OnFull
+    resident: Resident
 
 
 def choose_params(

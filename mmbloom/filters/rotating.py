@@ -16,7 +16,7 @@ import errno
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from mmbloom._engine import SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY
@@ -28,16 +28,14 @@ from mmbloom._system.typing import (
     HashName,
     Layout,
     Mode,
-    OnFull,
     Path,
     Reserve,
-    Resident,
 )
 from mmbloom.errors import MmbloomError
 from mmbloom.filters.chain import Chain
 from mmbloom.filters.file import File
 from mmbloom.filters.folder import FolderFilter
-from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
+from mmbloom.filters.options import OpenedWith, OpenOptions, choose_hash, not_asked
 from mmbloom.filters.shelf import Lasting
 from mmbloom.format.folder import PeriodPlan, seconds_of
 
@@ -212,14 +210,8 @@ class RotatingFilter(SingleKeys, FolderFilter):
         permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
-        lock_timeout: float | None = 60.0,
-        allow_network: bool = False,
-        threads: int | None = None,
-        preload: bool = False,
-        verify_after_add: bool = False,
-        on_full: OnFull = "warn",
-        resident: Resident = "auto",
         clock: Clock = time.time,
+        **options: Unpack[OpenedWith],
     ) -> Self:
         """Make a folder with the file of the present period, and open it.
 
@@ -245,11 +237,12 @@ class RotatingFilter(SingleKeys, FolderFilter):
         exist_ok : bool, default False
             Open the folder if it exists already with these parameters (any hash
             and seed, by default).
-        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-            As for `BloomFilter.open`.
         clock : callable, default time.time
             Gives the Unix time in seconds: for tests, and for replaying old logs. It is
             pickled with the filter.
+        **options
+            Those of `open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
+            `verify_after_add`, `on_full`, `resident`.
 
         Returns
         -------
@@ -267,10 +260,8 @@ class RotatingFilter(SingleKeys, FolderFilter):
         ValueError, TypeError
             If a parameter is out of range.
         """
-        cls._require_growth(on_full)
-        settings = OpenOptions(
-            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-        )
+        settings = OpenOptions("r+", **options)
+        cls._require_growth(settings.on_full)
         name, seed_chosen = choose_hash(hash, seed)
         plan = PeriodPlan(
             seconds_of(keep),
@@ -298,25 +289,20 @@ class RotatingFilter(SingleKeys, FolderFilter):
         path: Path,
         mode: Mode = "r+",
         *,
-        lock_timeout: float | None = 60.0,
-        allow_network: bool = False,
-        threads: int | None = None,
-        preload: bool = False,
-        verify_after_add: bool = False,
-        on_full: OnFull = "warn",
-        resident: Resident = "auto",
         clock: Clock = time.time,
+        **options: Unpack[OpenedWith],
     ) -> Self:
         """Open an existing folder; its manifest and headers say all about it.
 
         Parameters
         ----------
-        path, mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
-            As for `GrowingFilter.open`.
-        resident : {"auto", True, False}
+        path, mode
             As for `GrowingFilter.open`.
         clock : callable, default time.time
             As for `create`.
+        **options
+            Those of `GrowingFilter.open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
+            `verify_after_add`, `on_full`, `resident`.
 
         Returns
         -------
@@ -328,8 +314,6 @@ class RotatingFilter(SingleKeys, FolderFilter):
         FormatError, OSError
             As `GrowingFilter.open`.
         """
-        cls._require_growth(on_full)
-        settings = OpenOptions(
-            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-        )
+        settings = OpenOptions(mode, **options)
+        cls._require_growth(settings.on_full)
         return cls._opened(absolute(path), settings, clock)
