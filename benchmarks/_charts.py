@@ -168,7 +168,7 @@ def _contention(figures: Figures, sizes: Sizes) -> Drawing:
     rows = figures["writers"]
     names = {name: f"mmbloom, {name} writer{'' if name == '1' else 's'}" for name in rows}
     values = {names[name]: values for name, row in rows.items() for values in row.values()}
-    panel = Panel("million keys per second, all together", values, 2)
+    panel = Panel("million keys per second in total", values, 2)
     title = f"Writers that share one filter, batches of {sizes['batch']:,} keys"
     return title, "Medians, from minimum to maximum; longer is better", [panel]
 
@@ -183,7 +183,7 @@ def _cliff(figures: Figures, sizes: Sizes) -> Drawing:
 _BY_SIZE = {
     "zeros written": "zeros written first",
     "mapped": "changed in the file",
-    "as it comes": "mmbloom, as it comes",
+    "default": "mmbloom, default",
 }
 
 
@@ -200,8 +200,8 @@ def _sizes(figures: Figures, sizes: Sizes) -> Drawing:
 
 CHARTS: dict[str, dict[str, Chart]] = {
     "insert_query": {
-        "insert_query_cache": _insert_query("cache", "filter planned for {keys:,} keys"),
-        "insert_query_large": _insert_query("large", "filter planned for {large:,} keys"),
+        "insert_query_cache": _insert_query("cache", "filter sized for {keys:,} keys"),
+        "insert_query_large": _insert_query("large", "filter sized for {large:,} keys"),
     },
     "single": {"single": _single},
     "dedup_log": {"dedup": _dedup},

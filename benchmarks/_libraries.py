@@ -231,7 +231,7 @@ class Pyprobables(Library):
             bloom.add(str(number))
         assert "999" in bloom
         assert "0" not in bloom
-        lacking("by number")  # of keys, not by time
+        lacking("by key count")  # of keys, not by time
 
 
 class SketchOxide(Library):
@@ -290,7 +290,7 @@ class SketchOxide(Library):
             bloom.insert(b"%d" % number)
         assert b"9999" in bloom
         assert b"0" not in bloom
-        lacking("by chance")  # a key that is added wears others out, not time
+        lacking("at random")  # a key that is added wears others out, not time
 
 
 class Hazy(Library):

@@ -187,7 +187,7 @@ def columns(library: Library, folder: str) -> Cell:
     takes: dict[str, float] = {}
     for name, keys, array in (
         ("NumPy", KEYS, np.array(KEYS).view(_Closed)),
-        ("NumPy of one length", alike, np.array(alike).view(_Closed)),
+        ("NumPy, keys of one length", alike, np.array(alike).view(_Closed)),
         ("Arrow", KEYS, _Column(pa.array([key.decode() for key in KEYS]))),
     ):
         bloom = library.create(os.path.join(folder, name), ROOM)
@@ -195,7 +195,7 @@ def columns(library: Library, folder: str) -> Cell:
             library.add_batch(bloom, array)
             takes[name] = float(not missing(bloom, keys))
     if takes.get("NumPy"):
-        del takes["NumPy of one length"]
+        del takes["NumPy, keys of one length"]
     return Cell(" and ".join(name for name, done in takes.items() if done) or "no", takes)
 
 
@@ -217,7 +217,7 @@ def growth(library: Library, folder: str) -> Cell:
         bloom.add(key)
     some = byte_strings(10**9, 10 * ROOM)
     rate = 1 - missing(bloom, some) / len(some)
-    text = "yes" if rate < 0.02 else f"{rounded(100 * rate)} % errors"
+    text = "yes" if rate < 0.02 else f"{rounded(100 * rate)} % false positives"
     return Cell(text, {"false positives": rate})
 
 

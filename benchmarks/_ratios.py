@@ -230,7 +230,7 @@ GOALS = [
         at_most=True,
     ),
     Goal(
-        "a lone add: time",
+        "a single add: time",
         f"a pair of flock calls and {_BESIDE_THE_LOCK} ns",
         _SINGLE,
         1,
@@ -352,4 +352,4 @@ def ratios(scripts: Mapping[str, Figures]) -> str:
             measured = f"{value:,.{1 if value >= 10 else 2}f}{goal.unit}"
             met = "yes" if goal.met(value) else "**no**"
         cells.append([goal.what, goal.against, asked, measured, met])
-    return table(["", "against", "asked", "measured", "met"], cells)
+    return table(["", "against", "goal", "measured", "met"], cells)

@@ -16,20 +16,25 @@ class Read(NamedTuple):
 
 VERSION = "Redis 8"
 READ = {
-    "reopens without reading all of it": Read("no", "persistence: loaded when the server starts"),
-    "`kill -9` of a writer loses no key": Read(
-        "of a client", "persistence: a server that is killed loses all since its last snapshot"
+    "reopens without reading the whole file": Read(
+        "no", "persistence: loaded when the server starts"
     ),
-    "two writers at once lose no key": Read("yes", "commands are executed one after the other"),
-    "exactly one writer gets “new”": Read("yes", "BF.ADD, executed one after the other"),
+    "`kill -9` of a writer loses no key": Read(
+        "client: yes, server: no",
+        "persistence: a server that is killed loses all since its last snapshot",
+    ),
+    "two concurrent writers lose no key": Read("yes", "commands are executed one after the other"),
+    "each key is new to exactly one writer": Read("yes", "BF.ADD, executed one after the other"),
     "damaged files that raise an error": Read("checksum", "redis.conf: rdbchecksum"),
     "finds a flipped bit": Read("on loading", "redis.conf: rdbchecksum"),
-    "a batch is answered: look up, add": Read("yes, yes", "BF.MEXISTS, BF.MADD"),
-    "NumPy and Arrow, no object a key": Read("no", "RESP: each item is a bulk string"),
+    "answers for each key of a batch: look up, add": Read("yes, yes", "BF.MEXISTS, BF.MADD"),
+    "reads NumPy and Arrow without an object per key": Read(
+        "no", "RESP: each item is a bulk string"
+    ),
     "removes keys": Read("Cuckoo filter", "CF.DEL"),
     "grows": Read("yes", "BF.RESERVE: scales unless NONSCALING"),
-    "forgets after a time": Read("all at once", "EXPIRE; RedisBloom/RedisBloom#115 is open"),
-    "known false positives excluded": Read("no", "no such command"),
+    "forgets after a time": Read("whole filter", "EXPIRE; RedisBloom/RedisBloom#115 is open"),
+    "excludes known false positives": Read("no", "no such command"),
     "reads a read-only file": Read("-", "no file of its own"),
     "union, intersection": Read("no, no", "RedisBloom/RedisBloom#20, #274"),
     "same hash in every process": Read("yes", "the server hashes"),

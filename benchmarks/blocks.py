@@ -81,12 +81,12 @@ def run(args: argparse.Namespace, folder: str) -> Report:
         ours, theirs = rows[SEVERAL][step], rows[ONE][step]
         multiple = statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
         cells.append([step, spread(ours), spread(theirs), f"{multiple:.2f}x"])
-    header = ["ns per key", SEVERAL, ONE, "several take"]
+    header = ["ns per key", SEVERAL, ONE, "several / one"]
     sizes = "; ".join(
         f"{name}: {params.num_bytes:,} bytes, k = {params.num_hashes}, b = {params.blocks_per_key}"
         for name, params in wanted.items()
     )
-    title = f"{args.keys:,} keys a round, planned for {args.capacity:,} at {RATE:g}"
+    title = f"{args.keys:,} keys a round, sized for {args.capacity:,} at {RATE:g}"
     return Report(f"### {title}\n\n{sizes}\n\n{table(header, cells)}", Figures(blocks=rows))
 
 
@@ -112,7 +112,7 @@ if __name__ == "__main__":
         __doc__,
         run,
         {
-            "capacity": (1_000_000_000, "what both files are planned for"),
+            "capacity": (1_000_000_000, "capacity of both files"),
             "keys": (1_000_000, "keys a round"),
             "rounds": (9, "rounds"),
         },

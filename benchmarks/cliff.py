@@ -14,8 +14,8 @@ is that of a new reader, for one key. By size, the steady state is the median of
 the batches.
 
 The "mapped" file is made as on systems without shared memory: no zeros are written in advance.
-"Zeros written" writes them, as `create` does for small files and once did for all. "As it comes"
-is what `create` does by default.
+"Zeros written" writes them, as `create` does for small files and once did for all. "Default"
+is the file of a `create` without options.
 
 Limits: the disk and its writeback are shared with all other work on the machine.
 """
@@ -38,7 +38,7 @@ SMALL, RESIDENT, MAPPED = "1 %, mapped", "1e-6, in shared memory", "1e-6, mapped
 ZEROS = "1e-6, mapped, zeros written"
 _HEADER, _PIECE = 4096, 2 << 20  # the kernel keeps such runs together
 _TMPFS = "/dev/shm"
-COMES, TMPFS = "as it comes", "file on tmpfs"
+COMES, TMPFS = "default", "file on tmpfs"
 FILTERS: dict[str, dict[str, Any]] = {
     SMALL: {"error_rate": 1e-2, "resident": False},
     RESIDENT: {"error_rate": 1e-6, "resident": True},
@@ -53,7 +53,7 @@ BY_SIZE: dict[str, dict[str, Any]] = {
     TMPFS: {},
 }
 SIZES = (1 / 40, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
-"""Of the keys that the first filters are planned for."""
+"""Shares of the capacity of the first filters."""
 
 
 class Run(NamedTuple):
@@ -194,7 +194,7 @@ if __name__ == "__main__":
         __doc__,
         run,
         {
-            "capacity": (1_000_000_000, "what the filters are planned for"),
+            "capacity": (1_000_000_000, "capacity of the filters"),
             "batch": (250_000, "keys a batch"),
             "batches": (80, "batches"),
             "seconds": (60, "seconds after which a filter is left"),

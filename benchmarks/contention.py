@@ -112,7 +112,7 @@ def beside_batches(path: str, batch: int, seconds: float) -> dict[str, list[floa
         raise RuntimeError("no key was added: give more seconds")
     return {
         "median ms": [waits[len(waits) // 2]],
-        "99 of 100 ms": [waits[len(waits) * 99 // 100]],
+        "99th percentile ms": [waits[len(waits) * 99 // 100]],
         "longest ms": [waits[-1]],
     }
 
@@ -166,10 +166,10 @@ def run(args: argparse.Namespace, folder: str) -> Report:
         other = os.path.join(folder, f"{error_rate}.bloom")
         with BloomFilter.create(other, args.capacity, error_rate) as seen:
             seen.add_many(numbers(0, args.touch))  # a large array is in shared memory from then on
-            beside[f"planned at {error_rate:g}"] = beside_batches(other, args.large, args.seconds)
+            beside[f"error rate {error_rate:g}"] = beside_batches(other, args.large, args.seconds)
         os.unlink(other)
     title = f"### Batches of {args.batch:,} keys, lists of bytes, a filter for {args.capacity:,}"
-    header = ["writers", "million keys per second, all together", "of one writer's"]
+    header = ["writers", "million keys per second in total", "relative to one writer"]
     rows: Rows = {str(writers): {RATE: some} for writers, some in rates.items()}
     return Report(
         f"{title}\n\n{table(header, cells)}\n\n### A key at a time\n\n{layout('', single)}\n\n"
@@ -183,7 +183,7 @@ if __name__ == "__main__":
         __doc__,
         run,
         {
-            "capacity": (1_000_000_000, "what the filter is planned for"),
+            "capacity": (1_000_000_000, "capacity of the filter"),
             "batch": (1 << 16, "keys a batch"),
             "batches": (128, "batches of each writer a round"),
             "touch": (2_000_000, "keys that touch the pages first"),

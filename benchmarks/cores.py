@@ -1,4 +1,4 @@
-"""What do more cores bring? Threads of a call, processes of a file, files of a dedup.
+"""What do more cores gain? Threads of one call, processes that share a file, files of one dedup.
 
 Question: million keys per second of one process whose calls use 1, 2, 4, ... threads, and of as
 many processes that write to one file or query it; the time that a key takes on all cores together;
@@ -160,8 +160,8 @@ def run(args: argparse.Namespace, folder: str) -> Report:
             note("dedup", "", {"mmbloom dedup -j": {str(jobs): [speed]}})
     titles = {
         "threads": f"### Threads of one call, {args.keys:,} keys: million keys a second",
-        "cpu": "### The same: nanoseconds a key of all cores together",
-        "processes": f"### Processes of a file, {args.keys:,} keys each: million a second of all",
+        "cpu": "### The same: nanoseconds of processor time a key",
+        "processes": f"### Processes on one file, {args.keys:,} keys each: million keys a second",
         "dedup": f"### Processes of one dedup, {args.lines:,} lines: million lines a second",
     }
     parts = [f"{title}\n\n{layout('', tables[table], 1)}" for table, title in titles.items()]
@@ -173,7 +173,7 @@ if __name__ == "__main__":
         __doc__,
         run,
         {
-            "capacity": (1_000_000_000, "what the filter is planned for"),
+            "capacity": (1_000_000_000, "capacity of the filter"),
             "keys": (4_000_000, "keys of a process a round"),
             "batch": (4_000_000, "int64 keys a call"),
             "listed": (1 << 16, "keys of a list"),

@@ -62,8 +62,8 @@ def run(args: argparse.Namespace, folder: str) -> Report:
             multiple = statistics.median(ours[what]) / statistics.median(there[against])
             shown = [spread(ours[what]), spread(there[against])]
             cells.append([f"{what}, {form}", *shown, f"{multiple:.2f}x"])
-    header = ["ns per key", COUNTING, f"{PLAIN} (add for remove)", "counting takes"]
-    title = f"{args.keys:,} keys a round in filters planned for {args.capacity:,}"
+    header = ["ns per key", COUNTING, f"{PLAIN} (add for remove)", "counting / plain"]
+    title = f"{args.keys:,} keys a round in filters sized for {args.capacity:,}"
     return Report(f"### {title}\n\n{table(header, cells)}", Figures(counting=rows))
 
 
@@ -72,7 +72,7 @@ if __name__ == "__main__":
         __doc__,
         run,
         {
-            "capacity": (10_000_000, "what both filters are planned for"),
+            "capacity": (10_000_000, "capacity of both filters"),
             "keys": (500_000, "keys a round"),
             "rounds": (5, "rounds"),
         },

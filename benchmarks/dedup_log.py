@@ -136,7 +136,7 @@ def by_turns(
     os.unlink(output)
     kind = "addresses" if write is write_addresses else "lines"
     title = f"### {lines:,} {kind}, {size:,.0f} MB; the filter is {mebibytes:.0f} MiB\n\n"
-    header = ["", "wall seconds", "mmbloom is", "CPU seconds", "peak MiB", "lines out"]
+    header = ["", "wall seconds", "times mmbloom's", "CPU seconds", "peak MiB", "lines out"]
     return title + table(header, cells), rows
 
 

@@ -8,8 +8,8 @@ filter is made again each time, before the clock starts. Pending writes reach th
 next command starts. Output and filter are on one disk.
 
 Limits: with --durable the result depends on how long the disk takes to store a few hundred
-kilobytes: these figures are for one disk. About 8,000 lines are forced at a time here. Lines that
-arrive one by one, as from `tail -f`, are forced one by one.
+kilobytes: these figures are for one disk. About 8,000 lines reach the disk at a time here. Lines
+that arrive one by one, as from `tail -f`, reach it one by one.
 """
 
 import argparse

@@ -103,7 +103,7 @@ def lay_out_hashes(rows: Rows, title: str) -> str:
             shown += [spread(other), spread(default), ratio(default, other)]
         cells.append(shown)
     columns = [f"{one} {what}" for what in ("add", "query") for one in HASHES[::-1]]
-    header = ["ns per key", *columns[:2], "siphash takes", *columns[2:], "siphash takes"]
+    header = ["ns per key", *columns[:2], "siphash / murmur3", *columns[2:], "siphash / murmur3"]
     return f"### {title}\n\n{table(header, cells)}"
 
 
@@ -116,8 +116,8 @@ def run(args: argparse.Namespace, folder: str) -> Report:
         if engine_is_built(name)
     }
     titles = {
-        "cache": f"{args.keys:,} keys in a filter planned for them",
-        "large": f"{args.keys:,} keys a round in a filter planned for {args.large:,}",
+        "cache": f"{args.keys:,} keys in a filter sized for them",
+        "large": f"{args.keys:,} keys a round in a filter sized for {args.large:,}",
     }
     sections, figures = [], Figures()
     for place, title in titles.items():
@@ -136,7 +136,7 @@ def run(args: argparse.Namespace, folder: str) -> Report:
             gains = [ratio(times[i], times[i + 1]) for i in (0, 2)]
             shown = [spread(some) for some in times]
             cells.append([name, *shown[:2], gains[0], *shown[2:], gains[1]])
-        header = ["ns per key", *columns[:2], "compiled is", *columns[2:], "compiled is"]
+        header = ["ns per key", *columns[:2], "speed-up", *columns[2:], "speed-up"]
         sections.append(f"### {title}\n\n{table(header, cells)}")
         figures[place] = rows
     if takes(hash=DEFAULT):
@@ -158,7 +158,7 @@ if __name__ == "__main__":
         run,
         {
             "keys": (1_000_000, "keys a round"),
-            "large": (1_000_000_000, "what the large filter is planned for"),
+            "large": (1_000_000_000, "capacity of the large filter"),
             "rounds": (5, "rounds"),
         },
         ("numpy", "mmh3", "pyarrow"),

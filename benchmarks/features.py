@@ -1,6 +1,6 @@
 """What can each library do that others cannot? The feature table, cell by cell.
 
-Question: which of the features that users decide by does each library have?
+Question: which features does each library have?
 
 Method: for each cell a small probe uses the library's own documented calls and checks the result:
 keys that are missing after two processes wrote at once, damaged files, wrong answers. Each runs in
@@ -40,25 +40,25 @@ def said(library: Library, folder: str, *, attribute: str) -> Cell:  # noqa: ARG
 def rows(args: argparse.Namespace) -> dict[str, Probe]:
     """Name the rows, in the order in which users decide."""
     return {
-        "reopens without reading all of it": partial(probes.reopening, capacity=args.capacity),
+        "reopens without reading the whole file": partial(probes.reopening, capacity=args.capacity),
         "`kill -9` of a writer loses no key": shared.killed_writer,
-        "two writers at once lose no key": partial(shared.two_writers, files=args.files),
-        "exactly one writer gets “new”": partial(shared.one_is_told, files=args.files),
+        "two concurrent writers lose no key": partial(shared.two_writers, files=args.files),
+        "each key is new to exactly one writer": partial(shared.one_is_told, files=args.files),
         "damaged files that raise an error": probes.damage,
         "finds a flipped bit": probes.rot,
-        "a batch is answered: look up, add": probes.batches,
-        "NumPy and Arrow, no object a key": probes.columns,
+        "answers for each key of a batch: look up, add": probes.batches,
+        "reads NumPy and Arrow without an object per key": probes.columns,
         "union, intersection": probes.set_operations,
         "removes keys": probes.removal,
         "grows": probes.growth,
         "forgets after a time": probes.expiry,
-        "known false positives excluded": probes.exclusions,
+        "excludes known false positives": probes.exclusions,
         "reads a read-only file": probes.read_only,
         "same hash in every process": probes.same_hash,
         "command that prints new lines": probes.first_seen,
-        "false positives, planned 1 %": partial(figures_of.false_positives, keys=args.keys),
-        "µs a key, singly: add, look up": partial(figures_of.singly, keys=args.keys),
-        "µs a key, in batches: add, look up": partial(figures_of.in_batches, keys=args.keys),
+        "measured error rate, 1 % requested": partial(figures_of.false_positives, keys=args.keys),
+        "µs per key, one key a call: add, look up": partial(figures_of.singly, keys=args.keys),
+        "µs per key, in batches: add, look up": partial(figures_of.in_batches, keys=args.keys),
         "several hosts": partial(said, attribute="hosts"),
         "Windows": partial(said, attribute="windows"),
         "needs": probes.needs,
@@ -95,7 +95,7 @@ def run(args: argparse.Namespace, folder: str) -> Report:  # noqa: ARG001
     names = [f"{library.package} {versions[library] or '?'}" for library in LIBRARIES]
     laid_out = table(["", *names, f"*RedisBloom, {VERSION}*"], lines)
     sources = [f"- {title}: {read.source}" for title, read in READ.items()]
-    return Report(f"{laid_out}\n\nRead of RedisBloom:\n\n" + "\n".join(sources), figures)
+    return Report(f"{laid_out}\n\nSources for RedisBloom:\n\n" + "\n".join(sources), figures)
 
 
 def _version(library: Library) -> str:
@@ -107,7 +107,7 @@ if __name__ == "__main__":
         __doc__,
         run,
         {
-            "capacity": (50_000_000, "what the file that is reopened is planned for"),
+            "capacity": (50_000_000, "capacity of the file that is reopened"),
             "keys": (20_000, "keys of a probe that counts or times"),
             "files": (400, "files that two processes write to at once"),
         },

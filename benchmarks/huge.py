@@ -33,7 +33,7 @@ _FEW = 1000
 
 def name_of(options: Mapping[str, Any]) -> str:
     """Write options as they stand in a call."""
-    return ", ".join(f"{name}={value!r}" for name, value in options.items()) or "as it comes"
+    return ", ".join(f"{name}={value!r}" for name, value in options.items()) or "default"
 
 
 def fill(path: str, capacity: int, keys: int, options: Mapping[str, Any]) -> dict[str, float]:
@@ -113,7 +113,7 @@ if __name__ == "__main__":
         __doc__,
         run,
         {
-            "capacity": (1_000_000_000, "what the filter is planned for"),
+            "capacity": (1_000_000_000, "capacity of the filter"),
             "keys": (2_000_000, "keys a pass"),
             "rounds": (5, "rounds"),
         },

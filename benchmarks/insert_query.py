@@ -82,7 +82,7 @@ class Rounds:
     folder : str
         Where its file goes.
     capacity : int
-        What filters are planned for; by default what goes into one: a round of keys.
+        The capacity of the filters; by default the keys of one round.
     keys : int
         Keys a round.
     """
@@ -129,7 +129,7 @@ class Rounds:
 
 
 def one_small(name: str, folder: str, keys: int, number: int) -> dict[str, list[float]]:
-    """Run one round of a contender, in a new filter planned for it."""
+    """Run one round of a contender, in a new filter sized for it."""
     rounds = Rounds(name, folder, keys)
     rounds.cold(number).close()
     made = rounds.make()
@@ -180,7 +180,7 @@ def lay_out(title: str, rows: Rows) -> str:
                 spread(times[FALSE], 3),
             ]
         )
-    header = ["ns per key", *COLUMNS.values(), "add: mmbloom is", "query: mmbloom is"]
+    header = ["ns per key", *COLUMNS.values(), "add: times mmbloom's", "query: times mmbloom's"]
     return f"### {title}\n\n" + table([*header, "% false positives"], cells)
 
 
@@ -201,8 +201,8 @@ def run(args: argparse.Namespace, folder: str) -> Report:
         small[LIMIT] = limit(program, folder, args.keys, args.keys, args.rounds)
         large[LIMIT] = limit(program, *given)
     tables = [
-        lay_out(f"{args.keys:,} keys in a filter planned for them", small),
-        lay_out(f"{args.keys:,} keys a round in a filter planned for {args.large:,}", large),
+        lay_out(f"{args.keys:,} keys in a filter sized for them", small),
+        lay_out(f"{args.keys:,} keys a round in a filter sized for {args.large:,}", large),
     ]
     absent = [name for name in WAYS if name not in names]
     notes = missing(PEERS) + (f"\n\nNot in this version: {', '.join(absent)}" if absent else "")
@@ -215,7 +215,7 @@ if __name__ == "__main__":
         run,
         {
             "keys": (2_000_000, "keys a round"),
-            "large": (1_000_000_000, "what the large filter is planned for"),
+            "large": (1_000_000_000, "capacity of the large filter"),
             "rounds": (5, "rounds after the cold one"),
         },
         ("numpy", "mmh3", "pyarrow", *PACKAGES),

@@ -4,7 +4,7 @@ Question: nanoseconds per key to query keys in a growing filter of four files an
 of seven periods, and to add keys to both, as multiples of a plain filter's; and microseconds for a
 single ``in`` and a single ``add``.
 
-Method: the three hold the same keys at the same planned error rate, in one process, and take
+Method: the three hold the same keys at the same chosen error rate, in one process, and take
 turns. The growing filter's files are full, the last one nearly; each period of the rotating filter
 holds a seventh. "Present" queries keys from all files equally, "absent" queries keys that were
 never added. Keys are added to filters that already have their files: a new key is in none of the
@@ -125,7 +125,7 @@ def run(args: argparse.Namespace, folder: str) -> Report:
                 line += [spread(ours, digits), f"{times:.2f}x"]
             cells.append(line)
     header = ["ns per key", PLAIN, GROWING, "", ROTATING, ""]
-    title = f"{args.capacity:,} keys in each, {args.keys:,} asked for a round"
+    title = f"{args.capacity:,} keys in each, {args.keys:,} queried a round"
     return Report(f"### {title}\n\n{table(header, cells)}", Figures(members=rows))
 
 

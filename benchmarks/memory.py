@@ -105,7 +105,7 @@ if __name__ == "__main__":
         __doc__,
         run,
         {
-            "capacity": (1_000_000_000, "what the filter is planned for"),
+            "capacity": (1_000_000_000, "capacity of the filter"),
             "workers": (8, "processes that share the filter"),
             "keys": (4_000_000, "random keys that each asks for"),
         },

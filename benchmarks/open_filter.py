@@ -99,7 +99,7 @@ if __name__ == "__main__":
         __doc__,
         run,
         {
-            "capacity": (1_000_000_000, "what the filters are planned for"),
+            "capacity": (1_000_000_000, "capacity of the filters"),
             "rounds": (101, "openings of mmbloom"),
             "loads": (5, "loads of each peer"),
         },

@@ -101,10 +101,10 @@ def write(results: Path) -> None:
     quick = [name for name, kept in found.items() if kept["quick"]]
     warning = [f"**Run with --quick, their figures mean nothing: {', '.join(quick)}.**"]
     sections = [section(name, kept, charts.get(name, [])) for name, kept in found.items()]
-    goals = f"## Ratios to reach\n\n{reached}"
+    goals = f"## Goals\n\n{reached}"
     parts = [_INTRODUCTION, *(warning if quick else []), goals, *sections]
     (results / "RESULTS.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    print(f"## Ratios to reach\n\n{reached}")
+    print(f"## Goals\n\n{reached}")
 
 
 def main() -> int:

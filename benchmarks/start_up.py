@@ -83,6 +83,6 @@ if __name__ == "__main__":
         run,
         {
             "rounds": (21, "runs of each command that are counted"),
-            "capacity": (1000, "what the filters are planned for"),
+            "capacity": (1000, "capacity of the filters"),
         },
     )

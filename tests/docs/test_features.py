@@ -102,7 +102,7 @@ def test_probes_say_no(probes: Any, made: type[_Forgetful]) -> None:
     yes = {"batches": "no, no", "columns": "no", "removal": "no", "set_operations": "no, no"}
     if made is _Credulous:
         yes["columns"] = "NumPy and Arrow"  # nothing that it looks up is missing
-        assert probes.in_new_folder(probes.growth, library).text == "100 % errors"
+        assert probes.in_new_folder(probes.growth, library).text == "100 % false positives"
         errors = probes.in_new_folder(_figure_probes.false_positives, library, 100)
         assert errors.text == "100.00 %"
     else:
@@ -126,5 +126,5 @@ def test_a_flipped_bit_is_found_on_loading(probes: Any) -> None:
 def test_what_a_library_lacks_is_a_cell(probes: Any) -> None:
     """No call for it is "no", or what there is instead."""
     library = _library(_Forgetful)
-    library.expiring = lambda _: probes.lacking("by number")
-    assert probes.in_new_folder(probes.expiry, library).text == "by number"
+    library.expiring = lambda _: probes.lacking("by key count")
+    assert probes.in_new_folder(probes.expiry, library).text == "by key count"
