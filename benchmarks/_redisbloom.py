@@ -16,21 +16,16 @@ class Read(NamedTuple):
 
 VERSION = "Redis 8"
 READ = {
-    "reopens without reading the whole file": Read(
-        "no", "persistence: loaded when the server starts"
-    ),
+    "reopens without reading the whole file": Read("no", "persistence: loaded on server start"),
     "`kill -9` of a writer loses no key": Read(
-        "client: yes, server: no",
-        "persistence: a server that is killed loses all since its last snapshot",
+        "client: yes, server: no", "persistence: a killed server loses all since the last snapshot"
     ),
     "two concurrent writers lose no key": Read("yes", "commands are executed one after the other"),
     "each key is new to exactly one writer": Read("yes", "BF.ADD, executed one after the other"),
     "damaged files that raise an error": Read("checksum", "redis.conf: rdbchecksum"),
     "finds a flipped bit": Read("on loading", "redis.conf: rdbchecksum"),
     "answers for each key of a batch: look up, add": Read("yes, yes", "BF.MEXISTS, BF.MADD"),
-    "reads NumPy and Arrow without an object per key": Read(
-        "no", "RESP: each item is a bulk string"
-    ),
+    "reads NumPy and Arrow without an object per key": Read("no", "RESP: bulk strings only"),
     "removes keys": Read("Cuckoo filter", "CF.DEL"),
     "grows": Read("yes", "BF.RESERVE: scales unless NONSCALING"),
     "forgets after a time": Read("whole filter", "EXPIRE; RedisBloom/RedisBloom#115 is open"),

@@ -47,14 +47,8 @@ SPARK = "Spark, mmbloom"
 SPARK_EXACT = "Spark, dropDuplicates"
 SPARK_OWN = "Spark, its Bloom filter"
 SPARK_RAISED = "Spark, its Bloom filter, limits raised"
-BUILD, ASK, NEW, MEMORY, BEFORE = (
-    "build, s",
-    "query, s",
-    "new rows, s",
-    "MiB a worker",
-    "MiB before",
-)
-FALSE = "false positives per 10^6"
+BUILD, ASK, NEW = "build, s", "query, s", "new rows, s"
+MEMORY, BEFORE, FALSE = "MiB a worker", "MiB before", "false positives per 10^6"
 _RATE = 1e-6
 _EVERY = 0.05  # seconds between two looks at memory
 _MADE = "seen.bloom"

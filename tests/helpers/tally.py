@@ -22,7 +22,7 @@ WHAT = {
     "T4": "mutated files, opened and used",
     "T5": "bit flips, truncations, trailing bytes",
     "T6": "processes create one path",
-    "T7": "os calls that fail, or are a kill",
+    "T7": "system calls that fail or kill",
     "T8": "full disks",
     "T9": "the file changes under the filter",
     "T10": "forks, spawns, pickles",
