@@ -50,7 +50,7 @@ def test_from_top_to_bottom(folder: Path, name: str) -> None:
     text = (DOCS / name).read_text(encoding="utf-8")
     missing = [
         library
-        for library in ("duckdb", "datasets", "w3lib")
+        for library in ("dlt", "duckdb", "datasets", "w3lib")
         if f"import {library}" in text or f"from {library} import" in text
         if not importlib.util.find_spec(library)
     ]

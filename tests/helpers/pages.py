@@ -22,8 +22,8 @@ RECIPES = [
     *("dataframes.md", "first-dedup.md", "full-filter.md", "how-to-break-a-filter.md"),
     *("hugging-face.md", "install.md", "monitoring.md", "n-grams.md", "near-duplicates.md"),
     *("object-stores.md", "on-the-disk.md", "out-of-memory.md", "own-project.md"),
-    *("python-and-commands.md", "retries.md", "rotating.md", "set-operations.md"),
-    *("training-data.md", "urls.md"),
+    *("pipelines.md", "python-and-commands.md", "retries.md", "rotating.md"),
+    *("set-operations.md", "training-data.md", "urls.md"),
 ]
 
 _VALUES = re.compile(r"(?:[\[\](){},:\s]|'[^']*'|-?\d[\d.e+-]*|(?:True|False|None|nan|inf)\b)+")
