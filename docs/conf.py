@@ -45,6 +45,7 @@ autodoc_member_order = "groupwise"
 autodoc_typehints = "none"  # numpydoc's sections have the types, in words
 autosummary_generate = False
 numpydoc_show_class_members = False  # autodoc shows them, with their docstrings
+myst_enable_extensions = ["attrs_block"]  # {.cards} before a list
 myst_heading_anchors = 3  # as GitHub makes them, which links between pages use
 
 copybutton_prompt_text = "$ "  # of blocks of kind console: only what is typed is copied
@@ -53,10 +54,11 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"{project} {release}"
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
-html_css_files = ["code.css", "dark.css", "narrow.css"]
+html_css_files = ["site.css"]
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
 html_copy_source = False
 html_show_sourcelink = False
+html_sidebars = {"install": []}  # no page stands beside or below it
 html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
     "navbar_align": "left",
