@@ -64,11 +64,14 @@ def test_every_extra_is_named() -> None:
 
 
 def test_the_first_pages_say_how() -> None:
-    """The first page of the site has the README's command, and so has the page, in its words."""
+    """The site begins as the README does, with its command; so has the page, in its words."""
     (command,) = re.findall(
         r"^sh setup.sh .*mmbloom dedup.*", README.read_text("utf-8"), re.MULTILINE
     )
-    assert f"$ {command}\n" in (DOCS / "index.md").read_text("utf-8")
+    first = (DOCS / "index.md").read_text("utf-8")
+    assert f"$ {command}\n" in first
+    opening = README.read_text("utf-8").partition("\n\nIn a clone")[0].splitlines()
+    assert {*opening} <= {*first.splitlines()}
     page = (DOCS / "install.md").read_text("utf-8")
     for part in command.replace(".venv/bin/", "").split(" && "):
         assert f"$ {part}\n" in page

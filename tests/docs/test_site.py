@@ -52,7 +52,27 @@ LINES = """[...document.querySelectorAll("article td:first-child code")].map(cod
     range.selectNodeContents(code);
     return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
 })"""
+# The blocks of code whose text would run under their copy button.
+COVERED = """[...document.querySelectorAll("article pre")].filter(pre => {
+    const button = pre.parentNode.querySelector("button.copybtn").getBoundingClientRect();
+    const end = pre.getBoundingClientRect().left + pre.clientLeft + pre.clientWidth;
+    return button.left < end || button.right > pre.getBoundingClientRect().right;
+}).length"""
+# How a first cell stands in its scrolled table: how far from its left side, and on what colour.
+SCROLLED = """(() => {
+    const cell = document.querySelector("article td:first-child"), box = cell.closest("div");
+    box.scrollLeft = 50;
+    const left = cell.getBoundingClientRect().left - box.getBoundingClientRect().left;
+    return [box.scrollLeft, left, getComputedStyle(cell).backgroundColor];
+})()"""
+FILTER = "one => getComputedStyle(one).filter"
 PHONE = 390  # pixels: the width of a small telephone
+# What users type, and the page that must be among the first ten found.
+SEARCHES = {
+    "LockTimeoutError": "Errors and warnings",
+    "capacity warning": "A full filter",
+    "hugging face": "Training data",
+}
 
 needs_sphinx = pytest.mark.skipif(
     not importlib.util.find_spec("sphinx"), reason="Sphinx is not installed: pip install '.[docs]'"
@@ -120,6 +140,14 @@ def test_other_hosts_are_noticed() -> None:
     assert asked('<script async src="https://cdn.example/x.js"></script>')
     assert asked('<link rel="stylesheet" href="//cdn.example/x.css">')
     assert not asked('<a href="https://example.org/">there</a><script src="_static/x.js">')
+
+
+@needs_sphinx
+def test_no_sidebar_is_empty(site: Path) -> None:
+    """A page without one has no other page beside or below it."""
+    for page in pages_of(site):
+        _, begun, sidebar = page.read_text(encoding="utf-8").partition('class="bd-docs-nav')
+        assert not begun or "toctree-l1" in sidebar.partition("</nav>")[0], page
 
 
 @needs_sphinx
@@ -261,6 +289,7 @@ def test_in_a_browser(site: Path, address: str, browser: Any) -> None:
         asked.settle()
     page.goto(f"{address}/install.html")
     page.wait_for_selector("button.copybtn", state="attached")
+    assert page.evaluate(COVERED) == 0
     assert page.locator("button.copybtn").count() == page.locator("article pre").count()
     shown = page.locator("button.copybtn").first.evaluate("one => getComputedStyle(one).opacity")
     assert shown == "1"  # with no mouse over it
@@ -273,3 +302,38 @@ def test_in_a_browser(site: Path, address: str, browser: Any) -> None:
     page.wait_for_selector("#search-results li:nth-child(3)")
     assert page.locator("#search-results li > a").first.inner_text() == "Install"
     assert troubles == []
+
+
+@needs_sphinx
+def test_on_a_wide_screen_in_the_dark(address: str, browser: Any) -> None:
+    """Nothing is wider than its page, commands take one line, and pictures are dark."""
+    dark = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"}
+    page = browser.new_context(**dark).new_page()
+    for name in ("index", "guarantees", "reference/slices", "reference/errors"):
+        page.goto(f"{address}/{name}.html")
+        assert not page.evaluate(TOO_WIDE), (name, page.evaluate(TOO_WIDE))
+    page.goto(f"{address}/index.html")
+    page.wait_for_selector("button.copybtn", state="attached")
+    assert page.evaluate(COVERED) == 0
+    assert page.locator("article img").evaluate(FILTER) == "none"  # a terminal is dark
+    cards = page.locator("article .cards").first.locator("li").all()
+    assert len({card.bounding_box()["y"] for card in cards}) == 1  # side by side
+    page.goto(f"{address}/how-it-works.html")
+    assert "invert" in page.locator("article img").first.evaluate(FILTER)
+    page.goto(f"{address}/command-line.html")
+    assert max(page.evaluate(LINES)) == 1
+    page.goto(f"{address}/comparison.html")
+    scrolled, left, colour = page.evaluate(SCROLLED)
+    assert (scrolled, round(left)) == (50, -1)
+    assert colour.startswith("rgb(")  # what is scrolled doesn't show through
+
+
+@needs_sphinx
+def test_the_search_leads_to_remedies(address: str, browser: Any) -> None:
+    """The words of an error or a problem lead to the page that says what to do."""
+    page = browser.new_page()
+    for words, title in SEARCHES.items():
+        page.goto(f"{address}/search.html?q={words}")
+        found = page.locator("#search-results li > a")
+        found.get_by_text(title, exact=True).first.wait_for()
+        assert title in found.all_inner_texts()[:10], words
