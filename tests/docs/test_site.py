@@ -32,8 +32,8 @@ TOO_WIDE = """[...document.querySelectorAll("html, body, article, article *")]
     .filter(part => !part.closest("[class*=highlight], .pst-scrollable-table-container"))
     .filter(part => !part.matches("p:has(> img)"))
     .map(part => `${part.tagName}.${part.className} ${part.scrollWidth}`)"""
-# The words of tables that stand on two lines, one half on each.
-HALVED = """[...document.querySelectorAll("article td, article th")].flatMap(cell => {
+# The words of tables, and the names of parameters, that stand on two lines, one half on each.
+HALVED = """[...document.querySelectorAll("article :is(td, th, dt > strong)")].flatMap(cell => {
     const halved = [], texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
         const words = texts.currentNode.parentNode.closest("code") ? /\\S+/g : /\\w+/g;
