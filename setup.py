@@ -72,7 +72,7 @@ class BuildEngine(build_ext):
             except CCompilerError as error:
                 if not OPTIONAL:
                     raise
-                self.warn(f"the engine is not compiled, numpy's serves: {error}")
+                self.warn(f"the engine cannot be compiled, so numpy's is used: {error}")
                 return False
         return True
 

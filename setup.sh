@@ -1,16 +1,16 @@
 #!/bin/sh
-# Makes a virtual environment, or takes the one that is there, and installs this checkout into it
-# as it lies: edits take effect at once, edits of the compiled engine when this is run again.
+# Creates a virtual environment, or uses an existing one, and installs this checkout into it in
+# editable mode: edits take effect at once, edits of the compiled engine when this is run again.
 # Needs Python 3.11 or later. On Debian, where Python comes without venv, it installs the
 # package python3-venv first (through sudo unless you are root).
 set -eu
 if [ $# = 0 ] || [ $# -gt 2 ] || [ "${1#-}" != "$1" ]; then
     cat >&2 <<'USAGE'
 usage: sh setup.sh FOLDER [EXTRAS]
-  makes the virtual environment FOLDER, if there is none, and installs this checkout into it
-  EXTRAS, separated by commas: cli, cluster, crawl, dask, scrapy, spark; test, test-s3, lint, docs,
-  bench, fuzz
-  for example: sh setup.sh .venv cli
+  creates the virtual environment FOLDER, unless it exists, and installs this checkout into it
+  EXTRAS, separated by commas: cli, cluster, crawl, dask, scrapy, spark; for development: test,
+  test-s3, lint, docs, bench, fuzz
+  example: sh setup.sh .venv cli
 USAGE
     exit 2
 fi
@@ -18,12 +18,12 @@ folder=$1
 extras=${2:-}
 here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
-    echo "setup.sh: needs Python 3.11 or later; $(command -v python3) is $(python3 -V 2>&1)" >&2
+    echo "setup.sh: needs Python 3.11 or later, but $(command -v python3) is $(python3 -V 2>&1)" >&2
     exit 1
 fi
 if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     if ! command -v apt-get >/dev/null; then
-        echo 'setup.sh: needs the modules ensurepip and venv of Python' >&2
+        echo "setup.sh: needs Python's modules ensurepip and venv: install them" >&2
         exit 1
     fi
     as_root=''
@@ -55,7 +55,7 @@ if [ "$(engine)" = 'compiled ' ] && described "$installed"; then
     # Nothing to build; the package is there, so that only what the extras need is fetched.
     [ -z "$extras" ] || "$python" -m pip install --quiet "mmbloom[$extras]"
 else
-    echo "setup.sh: building in $here and installing into $folder, a minute or two" >&2
+    echo "setup.sh: building $here and installing it into $folder; this takes a minute or two" >&2
     "$python" -m pip install --quiet --editable "$here${extras:+[$extras]}"
 fi
 
@@ -64,17 +64,17 @@ fi
 
 served=$(engine)
 case $served in
-'compiled ') echo "setup.sh: mmbloom in $folder is $here, with the compiled engine" >&2 ;;
+'compiled ') echo "setup.sh: mmbloom in $folder runs from $here, with the compiled engine" >&2 ;;
 '')
     echo "setup.sh: mmbloom cannot be imported in $folder" >&2
     exit 1
     ;;
 *)
     if ! "${CC:-cc}" --version >/dev/null 2>&1; then
-        why="no C compiler works here ('${CC:-cc}')"
+        why="the C compiler '${CC:-cc}' does not work"
     elif ! "$python" -c 'import os, sysconfig as s; os.stat(s.get_path("include") + "/Python.h")' \
         2>/dev/null; then
-        why="Python's headers are not here"
+        why="Python's headers are not installed"
     else
         why="\`$python -m pip install -v --editable $here\` shows what failed"
     fi
@@ -86,9 +86,9 @@ case $served in
         brings='on Debian `apt install gcc libc6-dev python3-dev`'
     fi
     cat >&2 <<SLOW
-setup.sh: mmbloom in $folder is $here, with numpy's engine, several times slower:
-  the compiled engine ${served#numpy }, $why;
-  $brings brings what it needs; then run this again
+setup.sh: mmbloom in $folder runs from $here, with numpy's engine, which is several times slower:
+  the compiled engine ${served#numpy }: $why;
+  install what it needs ($brings) and run this again
 SLOW
     ;;
 esac
