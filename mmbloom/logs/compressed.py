@@ -306,7 +306,7 @@ class CompressedFile(FrameWriter):
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    said = f"another program has locked it for {_PATIENCE:.0f} s"
+                    said = f"another program has kept it locked for {_PATIENCE:.0f} s"
                     raise OSError(errno.EAGAIN, said, self._name) from None
                 time.sleep(0.002)
 
@@ -413,12 +413,12 @@ class CompressedFile(FrameWriter):
         begin = self._begins[-1]
         rest = self._read(_MOST_ASIDE + 1, begin)
         if len(rest) > _MOST_ASIDE or self._has_whole_frame(rest, begin):
-            raise self._damaged(begin, "half a frame, and more than a run leaves that was killed")
+            raise self._damaged(begin, "half a frame, longer than any that a killed run leaves")
         aside = self._write_beside(rest)
         os.ftruncate(self._file.fileno(), begin)
         warn(
-            f"{self._name}: it ended in half a frame, as a run leaves it that was killed: these "
-            f"{len(rest)} bytes are in {aside} now",
+            f"{self._name}: it ended in half a frame, as after a killed run: these {len(rest)} "
+            f"bytes were moved to {aside}",
             MmbloomWarning,
         )
 
@@ -449,7 +449,7 @@ class CompressedFile(FrameWriter):
         except OSError as error:
             with suppress(OSError):
                 os.unlink(aside, dir_fd=folder)
-            reason = f"half a frame, in which it ends, cannot be kept in {aside}: {error.strerror}"
+            reason = f"it ends in half a frame, which cannot be moved to {aside}: {error.strerror}"
             raise OSError(error.errno, reason, self._name) from error
 
     def _has_whole_frame(self, rest: bytes, begin: int) -> bool:
@@ -465,8 +465,8 @@ class CompressedFile(FrameWriter):
 
     def _damaged(self, begin: int, why: str) -> InputError:
         return InputError(
-            f"{self._name}: cannot be read from byte {begin} on ({why}), so that nothing is "
-            "appended to it; write to another file, or move this one away"
+            f"{self._name}: cannot be read from byte {begin} on ({why}), so nothing is appended "
+            "to it: write to another file, or move this one away"
         )
 
 
@@ -495,6 +495,6 @@ def _library(kind: str, name: str) -> extras.Compression:
 def _require_beginning(head: bytes, kind: str, name: str) -> None:
     if not may_begin(head, kind):
         raise InputError(
-            f"{name}: begins with {head!r}, and is no .{kind} file, so that nothing is appended "
-            "to it; write to another file, or move this one away"
+            f"{name}: begins with {head!r}, so it is not a .{kind} file, and nothing is appended "
+            "to it: write to another file, or move this one away"
         )

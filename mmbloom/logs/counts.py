@@ -113,8 +113,8 @@ class NotCountedError(InputError):
 
     def __init__(self) -> None:
         super().__init__(
-            "an input has changed between counting and printing: what is printed is marked; "
-            "run it again on a copy of the inputs"
+            "an input changed between counting and printing: the printed lines are marked; run "
+            "again on a copy of the inputs"
         )
 
 

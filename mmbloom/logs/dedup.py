@@ -157,7 +157,7 @@ def dedup(
     if not isinstance(seen, Filter):
         raise TypeError(f"seen is {seen!r}, expected an open filter: mmbloom.open(path)")
     if isinstance(sink, IOBase) or not hasattr(sink, "write"):
-        expected = "a sink such as mmbloom.logs.lines.LineWriter(file), of a file without a buffer"
+        expected = "a sink such as mmbloom.logs.lines.LineWriter(file), with an unbuffered file"
         raise TypeError(f"sink is {sink!r}, expected {expected}")
     total = Tally() if tally is None else tally
     run = Run(seen, sink, repeats_to, repeats, wait)
@@ -411,7 +411,7 @@ def dedup_files(
     sources = [inputs] if isinstance(inputs, str | os.PathLike | RawInput) else list(inputs)
     for source in sources:
         if not isinstance(source, str | os.PathLike | RawInput):
-            raise TypeError(f"an input is {source!r}, expected a path, or a binary file")
+            raise TypeError(f"an input is {source!r}, expected a path or a binary file")
     places = [place for source in sources if (place := place_of(source)) is not None]
     written = [place for file in (output, repeats_to) if (place := place_of(file)) is not None]
     for place in written:
@@ -453,14 +453,14 @@ def _rule(
         from mmbloom.logs.rows import RowKeys  # noqa: PLC0415  few runs read CSV
 
         if json_key is not None:
-            raise ValueError("json_key is for lines of JSON: leave it out, or csv=True")
+            raise ValueError("json_key is for lines of JSON: leave out json_key or csv=True")
         return RowKeys(columns, separator or b",", empty=empty or "whole")
     if named := [column for column in columns if isinstance(column, str)]:
-        raise ValueError(f"key is {named[0]!r}: names of columns are for csv=True")
+        raise ValueError(f"key is {named[0]!r}, expected a number: column names need csv=True")
     if key is None and separator is not None:
-        raise ValueError("separator is what separates fields: choose one with key")
+        raise ValueError("separator applies only to fields: choose one with key")
     if key is None and json_key is None and empty not in (None, "whole"):
-        raise ValueError("empty is for lines without a field or member: choose it with key")
+        raise ValueError("empty applies only to a chosen field: also give key or json_key")
     return LineKeys(
         field=cast("int | tuple[int, ...] | None", key),
         separator=separator,
@@ -482,7 +482,7 @@ def _opened(
             yield writer
         return
     if durable:
-        raise ValueError("durable is for outputs that are paths: a file that is open is not synced")
+        raise ValueError("durable applies only to outputs given as paths, not to open files")
     with ExitStack() as stack:
         existing, fd = None, place_of(output)
         if isinstance(fd, int) and outputs.is_appended_to(fd):

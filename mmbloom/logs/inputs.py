@@ -74,10 +74,10 @@ def require_lines(name: str, head: bytes, within: str | None = None) -> None:
     if what:
         file = "FILE" if name == "stdin" else shlex.quote(name)
         packed = f", compressed by {within}" if within else ""
-        to_do = f"give what is in it: {opener.format(file)} | mmbloom ..."
+        to_do = f"pipe its contents in: {opener.format(file)} | mmbloom ..."
         if not opener:
-            to_do = "read its columns in Python, and add these (docs/dataframes.md)"
-        raise NoLinesError(f"{name}: is {what}{packed}, and is not read as lines; {to_do}")
+            to_do = "read its columns in Python, and add those (docs/dataframes.md)"
+        raise NoLinesError(f"{name}: is {what}{packed}, not a file of lines; {to_do}")
 
 
 def _without_lines(head: bytes, within: str | None) -> tuple[str, str]:
@@ -244,8 +244,8 @@ def open_input(
 
 
 _NO_ESCAPE = (
-    r"""has \" within quotes: if that is an escaped quote, as Spark and MySQL write it, rows are """
-    r"""read as one, and dropped with it, as CSV doubles quotes: convert it with sed 's/\\"/""/g'"""
+    r"""has \" within quotes: if this is an escaped quote, as Spark and MySQL write it, rows are """
+    r"""joined and dropped, because CSV doubles quotes: convert the file with sed 's/\\"/""/g'"""
 )
 _FEW = 50  # first lines of a pipe that show too little, as it may bring them one by one
 _OF_CSV = (b",", b";")  # separators of files in which quotes have a meaning
@@ -285,22 +285,23 @@ class Keyed:
         for chunk in self.chunks:
             if not isinstance(chunk, Chunk):
                 raise TypeError(
-                    f"chunks gives {chunk!r:.80}, expected chunks of lines: pass "
-                    "mmbloom.logs.lines.read_chunks(file), of a file that was opened with 'rb'"
+                    f"chunks yields {chunk!r:.80}, expected chunks of lines: pass "
+                    "mmbloom.logs.lines.read_chunks(file), with the file opened in mode 'rb'"
                 )
             found = self.keys.find(chunk)
             number, lacking = number + len(chunk), lacking + found.lacking
             yield chunk, found
         if self.warn is not None and number and number == lacking:
             self.warn(
-                f"{self.name}: no line has the {self.keys.part} empty: {_DONE[self.keys.empty]}"
+                f"{self.name}: {self.keys.part} is missing or empty in every line: "
+                f"{_DONE[self.keys.empty]}"
             )
 
 
 _DONE: dict[Empty, str] = {
-    "whole": "each whole line was its own key",
-    "skip": "each line was skipped",
-    "key": "all lines were the same for it",
+    "whole": "whole lines were compared",
+    "skip": "all lines were skipped",
+    "key": "all lines had the same key",
 }
 
 
@@ -370,7 +371,7 @@ class Inputs:
     def _cut_lines(self, source: RawInput, lines: Keyed, enough: int) -> None:
         chunks = _named(read_chunks(source, self.terminator), lines.name)
         if isinstance(self.keys, LineKeys) and self.keys.separator in _OF_CSV:
-            said = "has quotes: fields are split within them; read it as CSV (--csv)"
+            said = "has quotes, and fields are split within them: read the file as CSV (--csv)"
             chunks = self._warning_of(
                 methodcaller("find", b'"'), said, chunks, f"{lines.name}: line"
             )
@@ -480,8 +481,8 @@ def _named(chunks: Iterator[Chunk], name: str) -> Iterator[Chunk]:
 
 def _no_part(lines: Keyed) -> NoPartError:
     return NoPartError(
-        f"{lines.name}: no line has the {lines.keys.part} empty: choose another one or, if it is "
-        'right, say what to do with such lines, such as empty="whole" (--empty whole)'
+        f"{lines.name}: {lines.keys.part} is missing or empty in every line: choose another one, "
+        'or say how to treat such lines, for example with empty="whole" (--empty whole)'
     )
 
 

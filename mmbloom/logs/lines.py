@@ -217,7 +217,7 @@ def cut(source: RawInput, find: Find, check: Check | None) -> Iterator[Chunk]:
         The pieces. Bytes left over at the end are one piece that is not terminated.
     """
     if not hasattr(source, "readinto"):
-        raise TypeError(f"source is {source!r}, expected a binary file, as open(path, 'rb') gives")
+        raise TypeError(f"source is {source!r}, expected a binary file such as open(path, 'rb')")
     block, filled = np.empty(BLOCK_BYTES, dtype=np.uint8), 0
     while count := read_some(source, block[filled : filled + BLOCK_BYTES].data):
         start, searched, filled = 0, filled, filled + count
@@ -290,7 +290,7 @@ def require_octets(octets: Octets, terminator: bytes) -> None:
     encoding = next(by_mark, "" if terminator == b"\0" else _by_nuls(head))
     if encoding:
         raise NoLinesError(
-            f"is {encoding}, in which a newline byte can be a part of any character: convert it "
+            f"is {encoding}, in which a newline byte can be part of any character: convert it "
             f"first, with iconv -f {encoding} -t UTF-8"
         )
 
@@ -298,8 +298,8 @@ def require_octets(octets: Octets, terminator: bytes) -> None:
 def no_newlines(what: str) -> NoLinesError:
     """Return the error for an input whose lines or rows end in a carriage return only."""
     return NoLinesError(
-        f"ends its {what} in a carriage return alone, so that all are one: convert it first, with "
-        "tr '\\r' '\\n'"
+        f"ends its {what} in a carriage return alone, so they would be read as one: convert it "
+        "first, with tr '\\r' '\\n'"
     )
 
 
@@ -457,7 +457,7 @@ class LineWriter:
         if not hasattr(file, "write") or buffered:
             # A line in a buffer would be marked before it is written.
             raise TypeError(
-                f"file is {file!r}, expected a raw file, as open(path, 'ab', buffering=0) gives"
+                f"file is {file!r}, expected a raw file such as open(path, 'ab', buffering=0)"
             )
         self._file, self._name, self._sync = file, name or str(getattr(file, "name", file)), sync
         self._terminator, self._mid_line, self.existing = terminator, False, existing
@@ -625,17 +625,17 @@ class KeyRule(ABC):
 
     @property
     def part(self) -> str:
-        """The chosen field or member, worded for "no line has the field 3, or it is empty".
+        """The chosen field or member, as in "field 3 is missing or empty in every line".
 
         Examples
         --------
         >>> LineKeys(field=3).part, LineKeys(json_key=("a", "b")).part
-        ('field 3, or it is', 'members a, b, or one is')
+        ('field 3', 'one of members a, b')
         """
         noun, chosen = self._chosen
         if len(chosen) == 1:
-            return f"{noun} {chosen[0]!r}, or it is"
-        return f"{noun}s {', '.join(map(str, chosen))}, or one is"
+            return f"{noun} {chosen[0]!r}"
+        return f"one of {noun}s {', '.join(map(str, chosen))}"
 
     @property
     def rule(self) -> str:
@@ -781,11 +781,11 @@ class LineKeys(KeyRule):
         require_empty(self.empty)
         fields = self.field if isinstance(self.field, tuple) else (self.field,)
         if not fields or any(field is not None and field < 1 for field in fields):
-            raise ValueError(f"field is {self.field!r}, expected a number from 1 on, or several")
+            raise ValueError(f"field is {self.field!r}, expected one or more numbers from 1")
         if self.separator == b"":
-            raise ValueError("separator is b'', expected some bytes, or None for blanks")
+            raise ValueError("separator is b'', expected at least one byte, or None for blanks")
         if self.json_key == ():
-            raise ValueError("json_key is (), expected a name, or several")
+            raise ValueError("json_key is (), expected at least one name")
 
     @property
     def _chosen(self) -> tuple[str, tuple[int | str, ...]]:

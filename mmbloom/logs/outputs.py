@@ -119,8 +119,8 @@ def _force(fd: int, place: Place, *, durable: bool, name_too: bool = False) -> N
         marked = (
             "the lines of the last write are not marked: run again, with an output on a sound disk"
             if durable
-            else "lines that the filter knows may be missing in it: add it to a new filter, "
-            "made with like= (create --like), and run again with that"
+            else "lines that the filter has may be missing in it: add this output to a new filter, "
+            "made with like= (create --like), and run again with that filter"
         )
         reason = f"{error.strerror}: it could not be forced to the disk; {marked}"
         raise OSError(error.errno, reason, shown(place)) from error
@@ -212,9 +212,9 @@ def _require_empty(fd: int, problem: str, remedy: str, delimiter: bytes | None) 
     if not os.fstat(fd).st_size:
         return
     if delimiter is not None:
-        raise InputError(f"{problem}, so its header is unknown: {remedy}, or write elsewhere")
+        raise InputError(f"{problem}, so its header is unknown: {remedy}, or use another file")
     warn(
-        f"{problem}, so half a line that a killed run left would be joined to the next: {remedy}",
+        f"{problem}, so if a killed run left half a line, the next is joined to it: {remedy}",
         MmbloomWarning,
     )
 
@@ -230,14 +230,15 @@ def refuse_overlap(output: Place, inputs: Sequence[Place], filter_path: str) -> 
     own = os.path.realpath(filter_path)
     for name in inputs:
         if isinstance(name, str) and os.path.realpath(name) == own:
-            raise ValueError(f"{name}: is the filter itself, not an input; give other inputs")
+            raise ValueError(f"{name}: is the filter itself, not an input: give other inputs")
     if isinstance(output, str):
         if os.path.realpath(output) == own:
-            raise ValueError(f"{output}: is the filter itself; write elsewhere")
+            raise ValueError(f"{output}: is the filter itself: write to another file")
         _refuse_files_of_a_filter(os.path.realpath(output), output, own)
     for name in [*inputs, filter_path]:
         if _is_same_file(output, name):
-            raise ValueError(f"{shown(output)}: is the same file as {shown(name)}; write elsewhere")
+            said = f"is the same file as {shown(name)}: write to another file"
+            raise ValueError(f"{shown(output)}: {said}")
 
 
 def require_apart(outputs: Sequence[Place], others: Sequence[Place]) -> None:
@@ -251,8 +252,8 @@ def require_apart(outputs: Sequence[Place], others: Sequence[Place]) -> None:
     for other in others:
         if any(_is_same_file(output, other) for output in outputs):
             raise ValueError(
-                f"{shown(other)}: gets the lines that are not printed, and is the output; write "
-                "them elsewhere"
+                f"{shown(other)}: is the output, so it cannot also get the lines that are not "
+                "printed: write them to another file"
             )
 
 
@@ -274,11 +275,11 @@ def shown(place: Place) -> str:
 
 def _refuse_files_of_a_filter(real: str, output: str, filter_path: str) -> None:
     if real == exclusions_path(filter_path):
-        raise ValueError(f"{output}: lists the exclusions of the filter; write elsewhere")
+        raise ValueError(f"{output}: has the exclusions of the filter: write to another file")
     folder, own = os.path.dirname(real), filter_path
     if os.path.commonpath([folder, own]) == own or _is_filter(folder):
         raise ValueError(
-            f"{output}: is in the folder of a filter, for its own files; write elsewhere"
+            f"{output}: is in the folder of a filter, which is for its own files: write elsewhere"
         )
 
 

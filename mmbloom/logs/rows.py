@@ -101,7 +101,7 @@ def _with_newlines(chunks: Iterator[Chunk], delimiter: bytes) -> Iterator[Chunk]
 def _octet(delimiter: bytes) -> int:
     if len(delimiter) != 1 or delimiter in b'"\r\n':
         raise ValueError(
-            f"delimiter is {delimiter!r}, expected one byte that is no quote and ends no line, "
+            f"delimiter is {delimiter!r}, expected one byte other than a quote or a line ending, "
             r"such as b',', b';' or b'\t'"
         )
     return delimiter[0]
@@ -283,8 +283,8 @@ class RowWriter(LineWriter):
             mine, other = (names_in(one, self._delimiter) for one in (head, there))
             if mine != other:
                 raise ColumnError(
-                    f"{self._name}: begins with {_shown(there)}, and these rows have the header "
-                    f"{_shown(head)}: write them elsewhere"
+                    f"{self._name}: begins with {_shown(there)}, but these rows have the header "
+                    f"{_shown(head)}: write them to another file"
                 )
 
     def _missing_of(self, head: bytes) -> bytes:
@@ -374,7 +374,7 @@ class RowKeys(KeyRule):
         require_empty(self.empty)
         for column in self.columns:
             if not isinstance(column, int | str) or (isinstance(column, int) and column < 1):
-                raise ValueError(f"column is {column!r}, expected a number from 1 on, or a name")
+                raise ValueError(f"column is {column!r}, expected a number from 1, or a name")
 
     def by_header(self, head: bytes) -> RowKeys:
         """Return these keys with column names turned into numbers.
@@ -401,7 +401,7 @@ class RowKeys(KeyRule):
                 continue
             name = column.encode("utf-8", "surrogateescape")
             if names.count(name) != 1:
-                number = "twice or more" if name in names else "not"
+                number = "more than once" if name in names else "not"
                 has = ", ".join(one.decode("utf-8", "backslashreplace") for one in names)
                 raise ColumnError(f"the column {column!r} is {number} in the header: {has}")
             places.append(names.index(name) + 1)
@@ -425,7 +425,7 @@ class RowKeys(KeyRule):
     def _parts(self, chunk: Chunk) -> Found:
         columns = self._places or self.columns
         if unknown := [column for column in columns if isinstance(column, str)]:
-            raise ColumnError(f"the column {unknown[0]!r} has no number yet: call by_header(head)")
+            raise ColumnError(f"column {unknown[0]!r} was not looked up: call by_header(head)")
         select = partial(
             _engine.select_columns,
             chunk.octets,

@@ -116,7 +116,7 @@ def test_another_header() -> None:
     Path("two.csv").write_bytes(b"a,id\nx,2\n")
     options = ["--csv", "-k", "id", *EXACT]
     done = mmbloom("dedup", "seen", "one.csv", "two.csv", *options, "-o", "out.csv")
-    said = "two.csv: out.csv: begins with 'id,a', and these rows have the header 'a,id'"
+    said = "two.csv: out.csv: begins with 'id,a', but these rows have the header 'a,id'"
     assert refused(done, 5, said)
     assert Path("out.csv").read_bytes() == b"id,a\n1,x\n"
     assert mmbloom("dedup", "seen", "two.csv", *options).out == b"a,id\nx,2\n"
@@ -126,7 +126,7 @@ def test_another_header() -> None:
     ("field", "said"),
     [
         ("nmae", "the column 'nmae' is not in the header: id, name, name"),
-        ("id,name", "the column 'name' is twice or more in the header: id, name, name"),
+        ("id,name", "the column 'name' is more than once in the header: id, name, name"),
     ],
 )
 def test_wrong_names(field: str, said: str) -> None:
@@ -170,7 +170,7 @@ def test_quotes_without_csv() -> None:
     Path("one").write_bytes(b"1,a\n2,b\n" + QUOTED)
     Path("two").write_bytes(QUOTED)
     done = mmbloom("dedup", "seen", "one", "two", "-t,", "-k2", *EXACT)
-    said = "line 4 has quotes: fields are split within them; read it as CSV (--csv)"
+    said = "line 4 has quotes, and fields are split within them: read the file as CSV (--csv)"
     assert is_one_line(done.err, f"warning: one: {said}")
     assert mmbloom("dedup", "tabs", "one", "-t", "\\t", "-k1", *EXACT).err == ""
 
@@ -313,7 +313,7 @@ def test_exclusions_from_rows() -> None:
     assert mmbloom("check", "seen", "-v", *options, stdin=QUOTED).out == row
     assert mmbloom("exclude", "seen", "--add", "x", "--csv").code == 2
     done = mmbloom("exclude", "seen", "--remove", "x")
-    assert is_one_line(done.err, "give lines that have them to stdin, with --csv -k msg,code")
+    assert is_one_line(done.err, "give lines on stdin, with --csv -k msg,code")
 
 
 def test_stdout_after_others() -> None:

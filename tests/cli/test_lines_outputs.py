@@ -106,7 +106,7 @@ def test_output_in_place_of_the_exclusions(here: Path) -> None:
     exact_filter("seen")
     Path("link").symlink_to("seen")
     done = mmbloom("dedup", "link", "-o", "seen.exclusions", stdin=b"a\n")
-    assert refused(done, 2, "lists the exclusions of the filter")
+    assert refused(done, 2, "has the exclusions of the filter")
     assert not Path("seen.exclusions").exists()
 
 
@@ -164,7 +164,7 @@ def test_what_others_have_written(here: Path, kind: str, there: str) -> None:
     done = append(out, b"a\n")
     assert done.code == 0
     set_aside = there == "padded" and kind != "xz"
-    assert set_aside == ("these 50000 bytes are in" in done.err)
+    assert set_aside == ("these 50000 bytes were moved to" in done.err)
     assert append(out, b"b\n") == (0, b"", "")
     assert held_by(out) == (b"a\nb\n" if there == "empty" else held + b"\na\nb\n")
 
@@ -197,7 +197,7 @@ def test_half_a_frame_is_set_aside(here: Path, kind: str) -> None:
         assert aside.exists() == (end > whole)
         if end > whole:
             assert aside.read_bytes() == (first + second)[whole:end]
-            assert is_one_line(done.err, f"these {end - whole} bytes are in {aside} now")
+            assert is_one_line(done.err, f"these {end - whole} bytes were moved to {aside}")
 
 
 @pytest.mark.parametrize("there", ["link", "dangling link", "hard link", "fifo", "file"])
@@ -219,7 +219,7 @@ def test_what_has_the_name_of_half_a_frame(here: Path, there: str) -> None:
     before = os.lstat(aside)
     done = append(out, b"c\n")
     assert done.code == 0
-    assert is_one_line(done.err, f"these 12 bytes are in {aside}2 now")
+    assert is_one_line(done.err, f"these 12 bytes were moved to {aside}2")
     moved = Path("out.gz.half2")
     assert (moved.read_bytes(), moved.stat().st_mode) == (rest, out.stat().st_mode)
     after = os.lstat(aside)
@@ -241,7 +241,7 @@ def as_another_user(out: Path) -> str:
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        (0o666, "half a frame, in which it ends, cannot be kept in out.gz.half: it belongs"),
+        (0o666, "it ends in half a frame, which cannot be moved to out.gz.half: it belongs"),
         (0o222, "Permission denied"),  # nothing is appended where what is there cannot be seen
     ],
 )
@@ -263,9 +263,9 @@ ROWS = pytest.mark.parametrize(
     [(b"id,a\n1,x\n2,", b"id,a\n3,z\n", ["--csv", "-ka"], b","), (b"hal", b"line\n", [], None)],
     ids=["rows", "lines"],
 )
-HEADER_UNKNOWN = "cannot be read ({}), so its header is unknown: {}, or write elsewhere"
+HEADER_UNKNOWN = "cannot be read ({}), so its header is unknown: {}, or use another file"
 END_UNKNOWN = (
-    "cannot be read ({}), so half a line that a killed run left would be joined to the next: {}"
+    "cannot be read ({}), so if a killed run left half a line, the next is joined to it: {}"
 )
 
 
@@ -379,16 +379,24 @@ def with_a_length_that_hides_others() -> Any:
 
 # What is there, by its kind, and what is said of it: before a filter is made, if it is no frame.
 REFUSED: list[tuple[str, Callable[[], bytes], str]] = [
-    ("zst", with_a_length_that_hides_others, "cannot be read from byte 0 on (half a frame, and m"),
+    (
+        "zst",
+        with_a_length_that_hides_others,
+        "cannot be read from byte 0 on (half a frame, longer t",
+    ),
     # A large file that lacks its end is another program's, which may be writing it.
-    ("gz", lambda: gzip.compress(os.urandom(17 << 20), 1)[:-4], "more than a run leaves that was"),
+    ("gz", lambda: gzip.compress(os.urandom(17 << 20), 1)[:-4], "longer than any that a killed"),
 ]
 for each in COMPRESS:
     first, second, third = (COMPRESS[each](b"%d\n" % number * 99) for number in range(3))
     behind_the_first = f"cannot be read from byte {len(first)} on"
     REFUSED += [
-        (each, partial(bytes, 5000), f"and is no .{each} file"),
-        (each, partial(bytes, b"plain lines\n" * 9), "begins with b'plain lines\\nplai', and is n"),
+        (each, partial(bytes, 5000), f"so it is not a .{each} file"),
+        (
+            each,
+            partial(bytes, b"plain lines\n" * 9),
+            "begins with b'plain lines\\nplai', so it is n",
+        ),
         (each, partial(bytes, first + b"no frame, but some other bytes"), behind_the_first),
         (each, partial(bytes, first + second[:-9] + third), behind_the_first),
     ]
@@ -402,9 +410,9 @@ def test_what_cannot_be_appended_to(
     out, there = Path(f"out.{kind}"), make()
     out.write_bytes(there)
     done = append(out, b"a\n")
-    assert refused(done, 5, f"{out}: ", said, "nothing is appended to it; write to another file")
+    assert refused(done, 5, f"{out}: ", said, "nothing is appended to it: write to another file")
     assert out.read_bytes() == there
-    assert Path("seen").exists() == ("and is n" not in said)
+    assert Path("seen").exists() == ("so it is n" not in said)
     if Path("seen").exists():
         assert mmbloom("check", "seen", "-c", stdin=b"a\n").out == b"0\n"
 
@@ -425,7 +433,7 @@ def test_rows_have_one_header(here: Path) -> None:
     held += b'5,"open"\n6,v\n'
     assert append(out, b"id,a\n6,v\n", "--csv", "-ka").code == 0
     done = append(out, b"id,a,b\n6,v,w\n", "--csv", "-ka")
-    assert is_one_line(done.err, f"{out}: begins with 'id,a', and these rows have the header")
+    assert is_one_line(done.err, f"{out}: begins with 'id,a', but these rows have the header")
     assert held_by(out) == held
 
 

@@ -113,7 +113,7 @@ def test_refused_before_anything_is_marked(tmp_path: Path, name: str, how: str) 
         assert done.out == b""
         shown, file = (str(path), str(path)) if is_file else ("stdin", "FILE")
         assert is_one_line(
-            done.err, f"{shown}: is ", what, opener.format(file), "not read as lines"
+            done.err, f"{shown}: is ", what, opener.format(file), "not a file of lines"
         )
         assert (seen.read_bytes() if seen.exists() else b"") == before
         seen.unlink(missing_ok=True)
@@ -143,7 +143,7 @@ def test_what_it_says_works(tmp_path: Path) -> None:
     path = tmp_path / "day.tar.gz"
     path.write_bytes(gzip.compress(tar_of(LINES)))
     said = mmbloom("dedup", tmp_path / "seen", *EXACT, path).err
-    command = said.partition("in it: ")[2].partition(" |")[0].split()
+    command = said.partition("contents in: ")[2].partition(" |")[0].split()
     printed = subprocess.run(command, capture_output=True, check=True).stdout
     assert mmbloom("dedup", tmp_path / "seen", *EXACT, stdin=printed).out == LINES
 

@@ -240,7 +240,7 @@ def test_output_that_cannot_be_forced_to_the_disk(
     argv = ["dedup", seen, tmp_path / "in", to, tmp_path / "out", *["--durable"] * durable]
     done = inside(*argv)
     assert (done.code, done.out, disk.flushes) == (5, b"", 0)
-    what_to_do = "are not marked: run again" if durable else "add it to a new filter"
+    what_to_do = "are not marked: run again" if durable else "add this output to a new filter"
     assert is_one_line(done.err, f"{output}: {os.strerror(errno.EIO)}:", what_to_do)
     monkeypatch.undo()
     again = inside("dedup", seen, tmp_path / "in").out
@@ -390,8 +390,8 @@ def test_killed_within_a_write(
     until_hit(partial(cut_off_round, rng=random.Random(seed), tally=tally), tmp_path, stress)
 
 
-GO_ON = "nothing is lost: run it again to go on"
-GO_ON_AT_STDOUT = f"{GO_ON} (with >> in place of >)\n"
+GO_ON = "nothing is lost: run the same command again to continue"
+GO_ON_AT_STDOUT = f"{GO_ON} (with >> instead of >)\n"
 LINES = [b"line %06d" % number for number in range(30_000)]
 # Before a command is started: no file may get longer.
 SMALL_FILES = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -450,8 +450,8 @@ def test_a_limit_of_the_shell(here: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "left"),
     [
-        ("create new -n 1e6", "no half-made file is left"),
-        ("copy seen new", "no half-made file is left"),
+        ("create new -n 1e6", "no incomplete file is left"),
+        ("copy seen new", "no incomplete file is left"),
         ("dedup new in -n 1e6", GO_ON_AT_STDOUT),
         ("add new in -n 1e6", GO_ON),
     ],
@@ -471,7 +471,9 @@ def test_a_folder_that_cannot_grow(here: Path, command: str) -> None:
     GrowingFilter.create("seen", 10_000, 1e-9, seed=7).close()
     done = started(command, "seen", "in", preexec_fn=SMALL_FILES)
     assert done.code == 5
-    assert is_one_line(done.err, "cannot reserve", "nothing is lost: run it again to go on")
+    assert is_one_line(
+        done.err, "cannot reserve", "nothing is lost: run the same command again to continue"
+    )
     again = mmbloom(command, "seen", "in")
     assert again.code == 0
     if command == "dedup":

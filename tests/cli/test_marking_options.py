@@ -258,13 +258,13 @@ def test_relative_outputs_that_cannot_be(tmp_path: Path, monkeypatch: pytest.Mon
         Path(name).write_bytes(b"a\n")
     into = ["dedup", "seen", *EXACT, "--output-dir", "out"]
     for name in ("../up.log", "a/../../up.log"):
-        assert refused(mmbloom(*into, "--relative", name), 2, name, "give its full path")
+        assert refused(mmbloom(*into, "--relative", name), 2, name, "give the full path")
     done = mmbloom(*into, "a/same.log", "b/same.log")
-    assert refused(done, 2, "--relative keeps their folders")
+    assert refused(done, 2, "give --relative to keep their folders")
     for options in ([], ["--relative"]):  # which keeps apart no two of one folder
         done = mmbloom(*into, *options, "a/same.log", "./a/same.log.gz")
         assert refused(done, 2, "would both be written to", "another run, with another folder")
-        assert "--relative keeps" not in done.err
+        assert "give --relative" not in done.err
     assert not Path("out").exists()
 
 
@@ -332,4 +332,6 @@ def test_several_fields_are_a_tuple(tmp_path: Path, options: list[str], lines: b
 
 def test_several_fields_that_no_line_has(tmp_path: Path) -> None:
     done = mmbloom("dedup", tmp_path / "seen", *EXACT, "-t,", "-k1,3", stdin=b"a,b\n")
-    assert is_one_line(done.err, "no line has the fields 1, 3, or one is empty: choose another")
+    assert is_one_line(
+        done.err, "one of fields 1, 3 is missing or empty in every line: choose another"
+    )

@@ -264,7 +264,7 @@ def test_files_in_place_of_chunks_and_sink(tmp_path: Path, log: Path) -> None:
     ):
         with pytest.raises(TypeError, match=r"sink is .*LineWriter\(file\)"):
             anything(seen, source, output)
-        with pytest.raises(TypeError, match=r"gives b'a.n', .*read_chunks\(file\)"):
+        with pytest.raises(TypeError, match=r"yields b'a.n', .*read_chunks\(file\)"):
             anything(seen, source, Discard())
         with pytest.raises(TypeError, match=r"sink is None"):
             anything(seen, [], None)

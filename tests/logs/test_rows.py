@@ -65,13 +65,13 @@ def test_delimiters_that_are_none(delimiter: bytes) -> None:
         lambda: read_rows(io.BytesIO(b""), delimiter),
         lambda: RowKeys(delimiter=delimiter),
     ):
-        with pytest.raises(ValueError, match="expected one byte that is no quote"):
+        with pytest.raises(ValueError, match="expected one byte other than a quote"):
             use()
 
 
 @pytest.mark.parametrize("column", [0, -1, 1.5, None])
 def test_columns_that_are_none(column: Any) -> None:
-    with pytest.raises(ValueError, match="expected a number from 1 on, or a name"):
+    with pytest.raises(ValueError, match="expected a number from 1, or a name"):
         RowKeys((column,))
     assert RowKeys(("3",)).rule != RowKeys((3,)).rule
 
@@ -116,7 +116,7 @@ def test_writer_and_others(tmp_path: Path) -> None:
             other.flush()
             writer.write(octets_of(row), terminated=True)
         writer.begin(b'"a",b\r\n')  # the same names
-        with pytest.raises(ColumnError, match="begins with 'a,b', and these rows have the header"):
+        with pytest.raises(ColumnError, match="begins with 'a,b', but these rows have the header"):
             writer.begin(b"b,a\n")
     assert out.read_bytes() == b'a,b\n1,x\n2,"y\n"\n3,z\n4,w\n5,v\n'
 
