@@ -22,11 +22,11 @@ class Command(NamedTuple):
     left: str = ""  # by Ctrl-C or a full disk, and what to do then
 
 
-_NONE_HALF_MADE = "no half-made file is left"
+_NONE_HALF_MADE = "no incomplete file is left"
 
 COMMANDS = {
     "create": Command(
-        "make an empty filter",
+        "create an empty filter",
         (
             "mmbloom create seen.bloom -n 10M",
             "mmbloom create counts.bloom -n 1e6 --counting",
@@ -39,16 +39,13 @@ COMMANDS = {
         "print each line the first time it is seen, across inputs, runs and processes",
         (
             "mmbloom dedup seen.bloom -n 1e6 access.log > new.log",
-            "mmbloom dedup addresses.bloom -n 1e6 -k 1 access.log    # a line of each address",
-            (
-                "mmbloom dedup today.bloom -n 1e6 -c access.log | sort -rn    "
-                "# the most frequent first"
-            ),
+            "mmbloom dedup addresses.bloom -n 1e6 -k 1 access.log    # one line per address",
+            ("mmbloom dedup today.bloom -n 1e6 -c access.log | sort -rn    # most frequent first"),
             "mmbloom dedup events.bloom -n 1e6 --json-key user.id events.jsonl.gz",
             "mmbloom dedup days.bloom -n 1e6 --output-dir unique -j 2 monday.log tuesday.log",
             "mmbloom dedup all.bloom -n 1e6 --output-dir kept --relative north/a.log south/a.log",
         ),
-        left="nothing is lost: run it again to go on",
+        left="nothing is lost: run the same command again to continue",
     ),
     "add": Command(
         "mark lines as seen",
@@ -56,23 +53,24 @@ COMMANDS = {
             "mmbloom add seen.bloom -n 1e6 access.log",
             "zcat events.jsonl.gz | mmbloom add events.bloom -n 1e6",
         ),
-        left="nothing is lost: run it again to go on (a counting filter counts twice then)",
+        left="nothing is lost: run the same command again to continue (a counting filter then "
+        "counts some lines twice)",
     ),
     "check": Command(
         "print the lines that are in a filter",
         (
             "mmbloom check seen.bloom access.log",
-            "mmbloom check -v -k 1 addresses.bloom access.log    # lines of new addresses",
+            "mmbloom check -v -k 1 addresses.bloom access.log    # lines with new addresses",
             "mmbloom check -c seen.bloom access.log",
         ),
     ),
     "remove": Command(
-        "take lines out of a counting filter",
+        "remove lines from a counting filter",
         ("mmbloom remove counts.bloom monday.log",),
-        left="run it again to go on",
+        left="run the same command again to continue",
     ),
     "exclude": Command(
-        "list, add or remove exclusions: keys that a filter must answer as not seen",
+        "list, add or remove exclusions: keys that a filter must report as not seen",
         (
             "mmbloom exclude seen.bloom --add aunt@mail.example",
             "mmbloom exclude seen.bloom --list",
@@ -82,11 +80,11 @@ COMMANDS = {
         mark=AS_TYPED,  # keys must not be rewritten, as names of files may be
     ),
     "grow": Command(
-        "make a full filter grow: a folder in its place, with all that it knows",
+        "turn a full filter into a growing folder, which keeps all its keys",
         ("mmbloom grow seen.bloom",),
     ),
     "info": Command(
-        "show what a filter is and what it holds",
+        "show a filter's parameters and how full it is",
         (
             "mmbloom info seen.bloom",
             "mmbloom info --json seen.bloom",
@@ -96,30 +94,30 @@ COMMANDS = {
         each=True,
     ),
     "verify": Command(
-        "check everything in a filter that can be checked",
+        "check a filter for damage",
         (
             "mmbloom verify seen.bloom",
-            "mmbloom verify seen.bloom --keys access.log    # is every line of it found?",
+            "mmbloom verify seen.bloom --keys access.log    # and that it has every line",
         ),
         each=True,
     ),
     "copy": Command(
-        "copy a filter, even while others write to it",
+        "copy a filter, even while other processes write to it",
         (
             "mmbloom copy seen.bloom backup.bloom",
-            "mmbloom copy --replace seen.bloom backup.bloom    # the next night",
+            "mmbloom copy --replace seen.bloom backup.bloom    # every night after that",
             "mmbloom copy --seal seen.bloom archive.bloom",
             "mmbloom copy --plain counts.bloom plain.bloom",
         ),
         left=_NONE_HALF_MADE,
     ),
     "merge": Command(
-        "make one filter from several",
+        "merge several filters into one",
         ("mmbloom merge both.bloom seen.bloom like.bloom",),
         left=_NONE_HALF_MADE,
     ),
     "intersect": Command(
-        "make one filter of the keys that several filters share",
+        "make a filter of the keys that several filters share",
         ("mmbloom intersect shared.bloom seen.bloom like.bloom",),
         left=_NONE_HALF_MADE,
     ),
@@ -153,10 +151,10 @@ COMMANDS = {
         ),
         left=_NONE_HALF_MADE,
     ),
-    "plan": Command("show what a filter will cost", ("mmbloom plan -n 1e9 -p 1e-6",)),
-    "help": Command("describe a command", ("mmbloom help", "mmbloom help dedup")),
+    "plan": Command("show how large a filter would be", ("mmbloom plan -n 1e9 -p 1e-6",)),
+    "help": Command("show the help of a command", ("mmbloom help", "mmbloom help dedup")),
     "completion": Command(
-        "print what completes commands and options in a shell",
+        "print a script that completes commands and options in a shell",
         (
             "mmbloom completion bash > ~/.local/share/bash-completion/completions/mmbloom",
             "mmbloom completion zsh > ~/.zfunc/_mmbloom    # with fpath+=~/.zfunc before compinit",
@@ -164,7 +162,7 @@ COMMANDS = {
         ),
     ),
     "manual": Command(
-        "print the manual page, for man",
+        "print the manual page",
         (
             "mmbloom manual | man -l -",
             "mmbloom manual > ~/.local/share/man/man1/mmbloom.1    # then: man mmbloom",
@@ -204,5 +202,5 @@ def near(word: str, words: Iterable[str], before: str = "") -> str:
 
 def no_command(name: str) -> str:
     """Return that no command has this name, and which there are or which one was perhaps meant."""
-    there_are = f" (one of {', '.join(COMMANDS)})"
+    there_are = f" (expected one of {', '.join(COMMANDS)})"
     return f"no such command: {name!r}{near(name, COMMANDS) or there_are}"

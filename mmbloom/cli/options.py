@@ -12,7 +12,7 @@ from typing import Any
 
 from mmbloom.cli.commands import COMMANDS, no_command
 
-FIELDS = "they are counted from 1, such as 3, or 1,3 for two of them"
+FIELDS = "give a number from 1, such as 3, or 1,3 for two fields"
 
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
 
@@ -74,7 +74,7 @@ def columns(text: str) -> tuple[int | str, ...]:
         for part in parts
     ]
     if not parts or not all(numbers):
-        raise argparse.ArgumentTypeError(f"{text!r} is no field: {FIELDS}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a field: {FIELDS}")
     return tuple(numbers)
 
 
@@ -83,7 +83,7 @@ def member(text: str) -> str:
     try:
         return os.fsencode(text).decode()
     except UnicodeDecodeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8, as JSON is") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8, which JSON requires") from None
 
 
 def rate(text: str) -> float:
@@ -102,7 +102,7 @@ def share(text: str) -> float:
     (0.8, 0.8, 1.0)
     """
     if not 0 < (value := _part(text)) <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share of a whole, such as 80% or 0.8")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share of a whole, such as 80% or 0.8")
     return value
 
 
@@ -121,7 +121,7 @@ def seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, such as 30")
     return value
 
 
@@ -139,7 +139,7 @@ def duration(text: str) -> int:
 def mode_bits(text: str) -> int:
     """Read the mode bits of a file, in octal as for chmod."""
     if not re.fullmatch("[0-7]{3,4}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a mode such as 640")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a file mode, such as 640")
     return int(text, 8)
 
 
@@ -189,12 +189,12 @@ Table = Mapping[str, str]
 
 # Groups that help shows: their titles and descriptions.
 _TITLES = {
-    "key": ("what is compared (as in uniq; the whole line by default)", None),
+    "key": ("the key (default: the whole line; -f, -i, -s, -w and -z work as in uniq)", None),
     "header": (
-        "for a damaged header: the parameters of the filter",
+        "the parameters of the filter, needed only if its header is damaged",
         (
-            "--hash, --seed and --layout, and either -n and -p or the sizes below (info --show-key "
-            "shows all of them)"
+            "give --hash, --seed and --layout, and either -n and -p or the sizes below (info "
+            "--show-key prints all of them for a sound filter)"
         ),
     ),
 }
@@ -255,8 +255,8 @@ def _group(name: str, table: Table) -> Table:
     return {f"{name}: {spelled}": text for spelled, text in table.items()}
 
 
-_ALLOW_NETWORK = "allow writing on a network file system (safe from one host only)"
-_QUIET = "on a terminal too, no progress bar and no line of figures in the end"
+_ALLOW_NETWORK = "allow writing on a network file system (safe only if a single host writes)"
+_QUIET = "show no progress bar and no closing line of figures, even on a terminal"
 _RESERVE = "--reserve {zeros,fallocate}=zeros"
 
 _WRITING = {
@@ -264,79 +264,85 @@ _WRITING = {
     "--allow-network": _ALLOW_NETWORK,
 }
 _MAKING = {
-    "--permissions MODE=600": "mode bits of the new filter, in octal (default 600)",
-    "--allow-network": "allow a network file system",
+    "--permissions MODE=600": "permissions of the new file, in octal (default 600)",
+    "--allow-network": "allow the new file to be on a network file system",
 }
 _TIMES = {
-    "--keep TIME": "with --rotate: the least time that a line is known (90s, 12h; default 7d)",
+    "--keep TIME": "with --rotate: remember each line for at least this long (90s, 12h; default "
+    "7d)",
     "--every TIME": "with --rotate: the length of a period (default 1d)",
 }
 _FAMILY = {
-    "kind: --growing": "a folder of ever larger files; the first is for -n keys",
-    "kind: --rotate": "a folder with a file of -n keys for each period, dropped after --keep",
+    "kind: --growing": "create a growing folder: the first file is for -n keys, each later one for "
+    "twice as many as the one before",
+    "kind: --rotate": "create a rotating folder: one file for -n keys per period, dropped after "
+    "--keep",
 }
 _INPUTS = {
-    "inputs INPUT*": "files, also compressed by gzip, bzip2, xz or zstd; - or no INPUT: stdin",
+    "inputs INPUT*": "files, plain or compressed with gzip, bzip2, xz or zstd; - or no INPUT reads "
+    "stdin",
 }
 _PART = {
     "-i --ignore-case": "ignore differences of case (ASCII)",
     "-f --skip-fields N=0": "skip N fields and the blanks before them",
     "-s --skip-chars N=0": "skip N bytes",
     "-w --check-chars N": "compare at most N bytes",
-    "--crlf": "a line's last carriage return is not compared",
+    "--crlf": "ignore a carriage return at the end of a line",
     "-z --zero-terminated": "lines end in NUL, not newline",
     "-t --separator SEP": "field separator for -k (default: runs of spaces and tabs, as in awk)",
-    "-k --field FIELD": "compare only this field (from 1), or only these: 1,3; with --csv also by "
-    "the names in the header; lines that lack one, or in which it is empty, are compared whole",
-    "--csv": "the inputs are CSV: quotes, newlines within them, and a header, which is no key and "
-    "is printed once; fields are compared by their values; -t is a comma by default",
-    "--no-header": "with --csv: the first row is one like others",
+    "-k --field FIELD": "compare only this field, counted from 1, or these fields: 1,3; with --csv "
+    "also columns by name; a line in which one is missing or empty is compared whole",
+    "--csv": "read the inputs as CSV: quoted fields may contain newlines, fields are compared "
+    "without their quotes, and the header is printed once and not compared; -t defaults to a comma",
+    "--no-header": "with --csv: the inputs have no header",
     "--json-key A.B ...": "compare only this member of JSON lines (write a backslash before a dot "
-    "within a name); several, if given again; lines that lack one, or in which it is null or "
-    '"", are compared whole',
+    "within a name); repeat the option for several; a line in which one is missing, null or "
+    '"" is compared whole',
     "--empty {whole,skip,key}": "how to treat a line whose field or member is missing, empty or "
-    "null: whole (default, and an error if no line has it) compares the whole line; skip neither "
-    "prints nor marks it; key compares what is missing as empty",
+    "null: whole compares the whole line (default; unless you give it, it is an error if no line "
+    "has that part); skip neither prints nor marks it; key treats the missing part as empty",
 }
 KEYS = {
-    "--[no-]progress": "show a progress bar (default: on a terminal, unless lines are printed to "
-    "it)",
+    "--[no-]progress": "show a progress bar (default: on a terminal, unless lines are printed "
+    "there)",
     **_group("key", _PART),
 }
 _PLANNING = {
-    "-n --capacity N": "distinct keys to plan for (1e9, 10M)",
-    "-p --error-rate P": "error rate: the share of new lines that are taken for seen once N lines "
-    "are in, and dropped by dedup (default 1e-6, one in a million)",
+    "-n --capacity N": "capacity: the number of distinct keys to size the filter for (1e9, 10M)",
+    "-p --error-rate P": "error rate: the share of new lines reported as seen, and dropped by "
+    "dedup, once the filter holds N keys (default 1e-6, one in a million)",
 }
 _SIZING = {
     **_PLANNING,
-    "--layout {blocked,standard}": "default blocked",
-    "--hash {siphash,murmur3}": "default siphash, safe for keys of strangers; Guava has murmur3",
-    "--seed seed": "seed of the hash, also as 0x... (default random)",
+    "--layout {blocked,standard}": "how bits are laid out (default blocked)",
+    "--hash {siphash,murmur3}": "hash function (default siphash, which is safe with untrusted "
+    "keys; Guava uses murmur3)",
+    "--seed seed": "seed of the hash, in decimal or as 0x... (default random)",
 }
-_JSON, _JSON_EACH = ({"--json": f"print one JSON object{each}"} for each in ("", " for each"))
+_JSON, _JSON_EACH = ({"--json": f"print one JSON object{each}"} for each in ("", " per filter"))
 _NEW_FILTER = "the new filter; must not exist"
 _COMBINING = {
     "destination OUT": _NEW_FILTER,
-    "file IN+": "filters with equal parameters, hash and seed (create --like); read only",
+    "file IN+": "filters with the same parameters, hash and seed (see create --like); not changed",
     **_MAKING,
     "-q --quiet": _QUIET,
 }
 _WHEN_FULL = (
-    "stop ends with 6 before the first line that goes past the filter's plan; warn goes on, and "
-    "takes more and more new lines for seen; grow makes room, as the command grow does, and goes on"
+    "what to do before the first line that would exceed the filter's capacity: stop exits with 6; "
+    "warn goes on, and more and more new lines are reported as seen; grow makes room, as the "
+    "command grow does"
 )
 _MARKING = {
-    "file FILE": "the filter; created if -n is given",
+    "file FILE": "the filter; with -n, it is created if it does not exist",
     **_SIZING,
     **_FAMILY,
     **_TIMES,
-    "--permissions MODE": "mode bits of the new filter, in octal (default 600)",
+    "--permissions MODE": "permissions of the new file, in octal (default 600)",
     **_WRITING,
     "--[no-]resident=auto": "keep the filter in shared memory, and write it to its file at the end "
-    "(default: where the file is so large that keys would wait for the disk)",
-    "--stats ...": "print one JSON object of figures, of all inputs and of each, to stderr",
-    "--stats-to FILE ...": "write the figures of --stats to this file, in place of what it has",
+    "(default: if the file is so large that adding keys would wait for the disk)",
+    "--stats ...": "print one JSON object of figures to stderr, in total and for each input",
+    "--stats-to FILE ...": "write the figures of --stats to this file, replacing its contents",
     "-q --quiet": _QUIET,
     **_INPUTS,
     **KEYS,
@@ -346,47 +352,47 @@ OPTIONS: dict[str, Table] = {
     "create": {
         "file FILE": _NEW_FILTER,
         **_SIZING,
-        "--like OTHER": "take sizes, hash and seed from this filter, instead of -n and -p",
+        "--like OTHER": "copy the sizes, hash and seed of this filter, instead of giving -n and -p",
         **_FAMILY,
         **_TIMES,
-        "kind: --counting": "keep a counter of four bits for each bit, so that lines can be "
+        "kind: --counting": "keep a four-bit counter in place of each bit, so that lines can be "
         "removed",
         **_MAKING,
         "-q --quiet": _QUIET,
-        _RESERVE: "zeros (default) writes the whole file; fallocate is instant, but first use is "
-        "slower",
+        _RESERVE: "how to reserve disk space: zeros (default) writes the whole file; fallocate is "
+        "instant, but slows down the first use",
     },
     "dedup": {
         **_MARKING,
         "-d --repeated": "print the repeated lines instead",
-        "-c --count": "before each line print how many lines of this run's inputs have its key, as "
-        "uniq; the inputs are read twice",
-        "-u --unique": "print only lines whose key comes once in this run's inputs; all are marked",
-        "--dry-run": "print what would be printed, and mark nothing: on a copy of the filter in "
-        "TMPDIR",
-        "-o --output OUTPUT": "append to this file instead of stdout; compressed, if it is a .gz, "
-        ".bz2, .xz or .zst",
-        "--output-dir DIR": "append to one file per input in this folder",
-        "--repeats-to FILE": "append the lines that are not printed to this file, which is written "
-        "and forced to the disk as OUTPUT is; with --output-dir a folder, with one file per input",
-        "--relative": "with --output-dir: keep the folders of inputs in it, as they are typed",
-        "-j --jobs N=1": "number of processes (with --output-dir)",
-        "--durable": "force lines to the disk before they are marked: then a power cut loses none "
+        "-c --count": "before each line, print how many lines of this run's inputs have its key, "
+        "as uniq -c does; the inputs are read twice",
+        "-u --unique": "print only lines whose key occurs once in this run's inputs, but mark all",
+        "--dry-run": "print what a run would print, but mark nothing; works on a copy of the "
+        "filter in TMPDIR",
+        "-o --output OUTPUT": "append to this file instead of stdout, compressed if its name ends "
+        "in .gz, .bz2, .xz or .zst",
+        "--output-dir DIR": "append to one file per input, in this folder",
+        "--repeats-to FILE": "append the lines that are not printed to this file, written and "
+        "forced to disk as OUTPUT is; with --output-dir, to one file per input in this folder",
+        "--relative": "with --output-dir: recreate the folders of the inputs in it, as typed",
+        "-j --jobs N=1": "with --output-dir: number of processes (default 1)",
+        "--durable": "force lines to disk before they are marked, so that a power cut loses none "
         "(slower; the output must be a file)",
         "--when-full {stop,warn,grow}=stop": f"{_WHEN_FULL}; default: stop",
     },
     "add": {**_MARKING, "--when-full {stop,warn,grow}=warn": f"{_WHEN_FULL}; default: warn"},
     "check": {
-        "file FILE": "the filter; opened for reading only",
+        "file FILE": "the filter; not changed",
         **_INPUTS,
         **KEYS,
-        "-v --invert-match": "print the lines that are not in it",
+        "-v --invert-match": "print the lines that are not in the filter",
         "-H --with-name": "print the input's name before each line",
-        "output: -c --count": "print only their number; with -H of each input",
-        "output: -q --quiet": "print nothing; exit with 0 or 1",
+        "output: -c --count": "print only the number of lines; with -H, the number for each input",
+        "output: -q --quiet": "print nothing, only set the exit code",
     },
     "remove": {
-        "file FILE": "the filter, made with create --counting",
+        "file FILE": "the filter, created with create --counting",
         **_WRITING,
         **_INPUTS,
         **KEYS,
@@ -394,53 +400,55 @@ OPTIONS: dict[str, Table] = {
     "exclude": {
         "file FILE": "the filter; its exclusions are in FILE.exclusions, or in FILE/exclusions for "
         "a folder",
-        "keys KEY*": "a key; no KEY: each line of stdin is one, or the part of it that is chosen "
-        "below",
+        "keys KEY*": "a key; without KEY, the key of each line of stdin: the whole line, or the "
+        "part chosen below",
         "action: --add": "exclude these keys",
-        "action: --remove": "stop excluding these keys; exit 1 if none of them was excluded",
-        "action: --list": "print all exclusions as in the file; exit 1 if there is none",
+        "action: --remove": "stop excluding these keys; exit with 1 if none of them was excluded",
+        "action: --list": "print all exclusions as they are in the file; exit with 1 if there are "
+        "none",
         **KEYS,
     },
     "grow": {
-        "file FILE": "the filter, a single file; the folder takes its place, with the file in it",
-        _RESERVE: "for the further files; zeros (default) writes them whole, fallocate is instant",
+        "file FILE": "the filter, a single file, which becomes the first file of the new folder",
+        _RESERVE: "how to reserve disk space for later files: zeros (default) writes them whole; "
+        "fallocate is instant",
         **_WRITING,
     },
     "info": {
         "file FILE+": "a filter",
         **_JSON_EACH,
-        "--fail-above SHARE": "exit with 1 if a filter has more than this share of its planned "
-        "keys (such as 0.8); of a rotating folder, in any period; a growing one makes room by "
-        "itself",
-        "--show-key": "print the hash's secret key as well, for repair --seed; whoever has it can "
-        "make keys that the filter confuses",
-        "--recount": "first count the set bits again (corrects the figures after a killed writer)",
+        "--fail-above SHARE": "exit with 1 if a filter is fuller than this share of its capacity "
+        "(such as 0.8); a rotating folder is as full as its fullest file; a growing folder always "
+        "passes",
+        "--show-key": "also print the hash's secret key, for repair --seed; anyone who has it can "
+        "construct keys that collide",
+        "--recount": "count the set bits again first, to correct the figures after a writer was "
+        "killed",
     },
     "verify": {
-        "file FILE+": "a filter; read only, and others may write to it meanwhile",
-        "--keys INPUT ...": "check that the key of each line is found; may be repeated; - is stdin",
+        "file FILE+": "a filter; not changed, and other processes may write to it meanwhile",
+        "--keys INPUT ...": "also check that the filter has the key of each line; may be repeated; "
+        "- is stdin",
         **_JSON_EACH,
         **KEYS,
     },
     "copy": {
-        "file SRC": "the filter; read only",
+        "file SRC": "the filter; not changed",
         "destination DST": "the copy; must not exist, unless --replace is given",
-        "kind: --plain": "of a counting filter: a plain one, a quarter as large, of the lines that "
-        "are in it",
-        "kind: --seal": "freeze the copy: read-only for ever, with checksums that verify compares",
-        "--replace": "put the copy in the place of the filter at DST, in one step; other files "
-        "stay",
+        "kind: --plain": "make a plain filter, a quarter of the size, from a counting filter",
+        "kind: --seal": "make the copy permanently read-only, with checksums for verify",
+        "--replace": "replace a filter at DST, in one step; other files are not replaced",
         **_MAKING,
         "-q --quiet": _QUIET,
     },
     "merge": {
         **_COMBINING,
-        "file IN+": f"filters, files or folders, {_COMBINING['file IN+'].removeprefix('filters ')}",
+        "file IN+": f"files or folders: {_COMBINING['file IN+']}",
     },
     "intersect": _COMBINING,
     "compare": {
         "file A": "a filter",
-        "other B": "a filter with equal parameters, hash and seed",
+        "other B": "a filter with the same parameters, hash and seed",
         **_JSON,
     },
     "repair": {
@@ -448,27 +456,27 @@ OPTIONS: dict[str, Table] = {
         "destination DST": _NEW_FILTER,
         **_MAKING,
         "header: --num-bits M": "size of the array in bits",
-        "header: --num-hashes K": "number of positions of each key",
-        "header: --blocks-per-key BLOCKS": "with --num-bits: number of blocks of each key (blocked "
+        "header: --num-hashes K": "number of positions per key",
+        "header: --blocks-per-key BLOCKS": "with --num-bits: number of blocks per key (blocked "
         "layout)",
         **_group("header", _SIZING),
-        "header: --layout {blocked,standard}": "needed: blocked, unless another was given",
-        "header: --hash {siphash,murmur3}": "needed: siphash, unless another was given",
-        "header: --seed seed": "needed: the seed or the key of the hash, also as 0x...",
+        "header: --layout {blocked,standard}": "blocked, unless the filter was made with another",
+        "header: --hash {siphash,murmur3}": "siphash, unless the filter was made with another",
+        "header: --seed seed": "the seed or secret key of the hash, in decimal or as 0x...",
     },
     "export": {
-        "file FILE": "the filter; read only",
+        "file FILE": "the filter; not changed",
         "destination DST": "the new file; must not exist",
-        "format: --guava": "write for Guava's BloomFilter.readFrom (JVM); FILE needs --layout "
-        "standard --seed 0",
+        "format: --guava": "write for Guava's BloomFilter.readFrom (JVM); FILE must have been "
+        "created with --layout standard --hash murmur3 --seed 0",
         **_MAKING,
     },
     "import": {
-        "source SRC": "the other program's file; read only",
+        "source SRC": "the other program's file; not changed",
         "destination FILE": _NEW_FILTER,
         "format: --guava": "SRC was written by Guava's BloomFilter.writeTo (JVM)",
-        **_PLANNING,
-        "-p --error-rate P": "false-positive rate that the file was made for (default 1e-6)",
+        "-n --capacity N": "capacity the file was made for (default: what its size allows at -p)",
+        "-p --error-rate P": "error rate the file was made for (default 1e-6)",
         **_MAKING,
         "-q --quiet": _QUIET,
     },
@@ -477,9 +485,9 @@ OPTIONS: dict[str, Table] = {
         "-p --error-rate P": _PLANNING["-p --error-rate P"],
         **_JSON,
     },
-    "help": {"command COMMAND?": "the command; without it, all are listed"},
+    "help": {"command COMMAND?": "the command; without it, all commands are listed"},
     "completion": {
-        "shell SHELL": "bash, zsh or fish; save what is printed where that shell looks, as below"
+        "shell SHELL": "bash, zsh or fish; save the script where that shell looks for it, as below"
     },
     "manual": {},
 }

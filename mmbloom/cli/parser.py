@@ -98,7 +98,7 @@ def outline() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPa
     parser = _Parser(
         prog="mmbloom",
         description="A memory-mapped, persistent Bloom filter that many processes share.",
-        epilog=f"mmbloom help COMMAND describes a command; {EXIT_CODES}",
+        epilog=f"mmbloom help COMMAND shows the help of a command; {EXIT_CODES}",
     )
     parser.add_argument("-V", "--version", action=_Version, nargs=0, help="show the version")
     commands = parser.add_subparsers(required=True, title="commands", metavar="COMMAND")
@@ -122,7 +122,7 @@ def parse(argv: Sequence[str]) -> tuple[str, argparse.Namespace]:
         mark = COMMANDS[argv[0]].mark
         args, others = parser.parse_known_intermixed_args(_marked(argv[1:], mark))
         if others:
-            behind = "; what stands behind -- is no option" if "--" in argv else ""
+            behind = "; words after -- are not options" if "--" in argv else ""
             typed = [word if word in argv else word.removeprefix(mark) for word in others]
             meant = [parser.near_option(word) or without_n(word, args) for word in typed]
             said = behind or next(filter(None, meant), "")

@@ -27,9 +27,9 @@ NOT_SOUND = NOT_ALIKE = TOO_FULL = NOTHING_FOUND
 HUNG_UP, INTERRUPTED, UNREAD, TERMINATED = 129, 130, 141, 143
 
 EXIT_CODES = """\
-exit codes: 0 ok, 1 nothing found, not sound, not alike or too full, 2 usage, 3 not a usable \
-filter, 4 lock timeout, 5 I/O error, 6 the filter is full, 141 the reader of stdout has stopped, \
-129, 130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM"""
+exit codes: 0 success; 1 nothing found, not sound, not comparable or too full; 2 usage error; \
+3 not a usable filter; 4 lock timeout; 5 I/O error; 6 the filter is full; 129, 130 and 143 ended \
+by SIGHUP, SIGINT (Ctrl-C) and SIGTERM; 141 the reader of stdout stopped reading"""
 
 
 class CommandError(Exception):
@@ -89,7 +89,7 @@ def say(message: str) -> None:
 
 
 # What to do after a run with -d that was stopped: it marks lines that it does not print.
-NOT_TO_REPEAT = "begin with a new filter, or with a copy of the one from before"
+NOT_TO_REPEAT = "start with a new filter, or with a copy made before this run"
 
 
 def terminal_columns() -> int:

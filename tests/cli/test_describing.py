@@ -22,9 +22,9 @@ from mmbloom.cli.process import EXIT_CODES
 from mmbloom.logs.lines import Empty
 
 CODES = (
-    "0 ok, 1 nothing found, not sound, not alike or too full, 2 usage, 3 not a usable filter, "
-    "4 lock timeout, 5 I/O error, 6 the filter is full, 141 the reader of stdout has stopped, 129, "
-    "130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM"
+    "0 success; 1 nothing found, not sound, not comparable or too full; 2 usage error; 3 not a "
+    "usable filter; 4 lock timeout; 5 I/O error; 6 the filter is full; 129, 130 and 143 ended by "
+    "SIGHUP, SIGINT (Ctrl-C) and SIGTERM; 141 the reader of stdout stopped reading"
 )
 EXPECTED = {
     "create": "--permissions -q -n -p --layout --seed --like --counting --growing --rotate --keep "
