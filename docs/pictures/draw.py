@@ -231,7 +231,7 @@ SESSION = (
     "mmbloom dedup seen.bloom -n 1e6 access.log -o unique.log",
     "mmbloom dedup seen.bloom access.log -o unique.log    # the next night",
     "wc -l < unique.log",
-    "mmbloom info seen.bloom | grep -E '^(planned|holds|fill)'",
+    "mmbloom info seen.bloom | grep -E '^(sized|holds|fill)'",
 )
 
 

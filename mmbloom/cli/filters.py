@@ -48,13 +48,11 @@ def rotation(args: argparse.Namespace) -> dict[str, Any]:
     """Return --keep and --every, where they were given."""
     times = given(args, "keep", "every")
     if times and not args.rotate:
-        raise UsageError(
-            "--keep and --every apply only to a rotating folder: give --rotate as well"
-        )
+        raise UsageError("--keep and --every apply only to a rotating folder: also give --rotate")
     if times and times.get("every", _EVERY) > times.get("keep", _KEEP):
         say(
-            "warning: --every is longer than --keep: lines are dropped a period at a time, and so "
-            "are known for up to a period longer than --keep"
+            "warning: --every is longer than --keep: lines are dropped one period at a time, so "
+            "they are remembered for up to one period longer than --keep"
         )
     return times
 
@@ -81,12 +79,10 @@ def open_or_create(
         if sizing or given(args, "error_rate", "permissions"):
             raise UsageError(
                 "-p, --layout, --hash, --seed and --permissions apply only when FILE is created: "
-                "give -n as well"
+                "also give -n"
             )
         if args.growing or args.rotate:
-            raise UsageError(
-                "--growing and --rotate apply only when FILE is created: give -n as well"
-            )
+            raise UsageError("--growing and --rotate apply only when FILE is created: also give -n")
         return open_existing(args.file, **options)
     say_if_large(args)
     sizing["error_rate"] = error_rate(args)
@@ -94,8 +90,8 @@ def open_or_create(
     if args.rotate or (args.growing and not os.path.isdir(args.file)):
         if os.path.isfile(args.file):
             raise UsageError(
-                f"{args.file}: is a single file: mmbloom grow {args.file} makes a growing folder "
-                "of it; else choose another path"
+                f"{args.file}: is a single file: turn it into a growing folder with mmbloom grow "
+                f"{args.file}, or choose another path"
             )
         made: OfBits = make(args, {**times, **options, "exist_ok": True})
         return made
@@ -132,11 +128,11 @@ def say_if_large(args: argparse.Namespace) -> None:
     """Print what a large file is for, before it is made and may fill the disk."""
     if args.quiet or os.path.lexists(args.file) or (size := planned_bytes(args)) <= LARGE:
         return
-    each = " a period" if args.rotate else ""
+    each = " per period" if args.rotate else ""
     say(
-        f"making {args.file}: {size_of(size)}{each} for {args.capacity:,} keys at an error rate of "
-        f"{error_rate(args):g}; if that is not what you meant, press Ctrl-C, or remove it, and "
-        "give a smaller -n"
+        f"creating {args.file}: {size_of(size)}{each} for {args.capacity:,} keys at an error rate "
+        f"of {error_rate(args):g}; if that is too large, press Ctrl-C or remove it, and give a "
+        "smaller -n"
     )
 
 
@@ -171,8 +167,8 @@ def copied(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
             why = "is on a network file system" if network else error.strerror
             raise OSError(
                 error.errno,
-                f"{why}: a dry run works on a copy of the filter here: set TMPDIR to another "
-                "folder, on this machine and with space for it",
+                f"{why}: a dry run copies the filter to this folder: set TMPDIR to another folder, "
+                "on this machine and with enough space",
                 temporary,
             ) from error
 
@@ -197,7 +193,7 @@ def in_use(args: argparse.Namespace, seen: Filter, keys: KeyRule) -> Iterator[No
         if not noted:
             say_of_another_rule(seen, keys)
     dry = getattr(args, "dry_run", False)
-    say_if_past_plan(args.file, seen, "a run would leave this: " if dry else "")
+    say_if_past_plan(args.file, seen, "after a real run: " if dry else "")
 
 
 def say_of_another_rule(seen: Filter, keys: KeyRule) -> bool:
@@ -205,13 +201,13 @@ def say_of_another_rule(seen: Filter, keys: KeyRule) -> bool:
     rule, mine = seen.key_rule, keys.rule
     if rule in (None, mine):
         return rule is not None
-    differs = "with these options the same line can have another key, and then counts as new"
+    differs = "the same line can have another key, and then counts as new"
     if _without_empty(rule) == _without_empty(mine):
         differs = "the two differ only for lines whose field or member is missing, empty or null"
     to_do = f"leave out {mine}" if rule == WHOLE_LINES else f"give {rule}"
     say(
-        f'warning: {seen.path}: was filled by "{rule}", and this command goes by "{mine}": '
-        f"{differs}; {to_do}, or use another filter"
+        f'warning: {seen.path}: was filled with the key rule "{rule}", but this command has '
+        f'"{mine}": {differs}; {to_do}, or use another filter'
     )
     return True
 
@@ -245,18 +241,16 @@ def say_if_past_plan(path: str, seen: Filter, before: str = "") -> None:
 def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> str:
     advice = "to fix this, create a larger filter and add the lines again"
     fill = fill_of(info)
-    past = f"has a file past its plan: {fill.taken('lines')}"
+    past = f"has a file past its capacity: {fill.taken('lines')}"
     if isinstance(info, mmbloom.FilterInfo):
         from mmbloom._storage.folder import is_named  # noqa: PLC0415  few runs need it
 
-        past = f"is past its plan: it {fill}: {fill.taken('lines')}"
+        past = f"is past its capacity: it {fill}: {fill.taken('lines')}"
         usable = info.kind == "bits" and not fill.is_useless
         if usable and not info.sealed and not is_named(info.path):
             advice = f"mmbloom grow {path} keeps it from getting worse; {advice}"
     elif info.kind == "rotating":
-        advice = (
-            "that ends with its period; a folder with more keys a period keeps the next from it"
-        )
+        advice = "this ends with the period; to prevent it, make a folder with more keys per period"
     return f"{past}; {advice}"
 
 
@@ -274,14 +268,14 @@ def require_use(args: argparse.Namespace, seen: OfBits) -> None:
 def to_go_on(seen: OfBits) -> str:
     """Return what to do about a full filter, and which share of new lines it drops."""
     if not isinstance(seen, FileFilter):
-        return "wait for the next period, or make a folder with more keys a period"
+        return "wait for the next period, or create a folder with more keys per period"
     from mmbloom.filters.grow import why_not  # noqa: PLC0415  to be needed by few runs
 
     fill = fill_of_file(seen)
     reason = why_not(seen.params, fill)
-    to_do = f"mmbloom grow {seen.path} makes room: then run the same command again"
+    to_do = f"make room with mmbloom grow {seen.path}, then run the same command again"
     if reason:
         to_do = f"it cannot grow: {reason}"
     if fill.is_past and not fill.is_useless:  # since a run that went on
-        return f"{fill.taken('lines')}, as it is past its plan already; {to_do}"
+        return f"it is already past its capacity, and {fill.taken('lines')}; {to_do}"
     return to_do

@@ -48,10 +48,12 @@ def places_of(named: list[str]) -> list[Place]:
     return [STDIN_FD if name == "-" else name for name in named or ["-"]]
 
 
-def say_what_is_read(what: str, else_do: str) -> None:
+def say_what_is_read(what: str, arguments: str) -> None:
     """Print that somebody has to type, if stdin is a terminal, and what to do instead."""
     if os.isatty(STDIN_FD):
-        say(f"reading {what} from the terminal, up to Ctrl-D: {else_do}")
+        say(
+            f"reading {what} from the terminal until Ctrl-D; {arguments} are given after the filter"
+        )
 
 
 def keep_stdin() -> int:
@@ -72,8 +74,8 @@ def keep_stdin() -> int:
                         kept.write(block[:count])
                 kept.seek(0)
             except OSError as error:
-                said = f"{error.strerror}: stdin is kept here, to be read twice; give it as a file"
-                said += ", or set TMPDIR to a folder with more space"
+                said = f"{error.strerror}: stdin is copied to this folder to be read twice: give "
+                said += "a file instead, or set TMPDIR to a folder with more space"
                 raise OSError(error.errno, said, tempfile.gettempdir()) from error
             os.dup2(kept.fileno(), STDIN_FD)
     return os.lseek(STDIN_FD, 0, os.SEEK_CUR)
@@ -83,8 +85,8 @@ def _require_durable(output: Place) -> None:
     """Refuse an output that is there and cannot be forced to the disk, as it is no regular file."""
     if is_special(output):
         raise UsageError(
-            f"{shown(output)}: is no file, so --durable cannot force lines to the disk (of a pipe "
-            "only the reader can); give -o OUTPUT or --output-dir DIR, or redirect stdout to a file"
+            f"{shown(output)}: is not a file, so --durable cannot force lines to disk (only the "
+            "reader of a pipe can): give -o OUTPUT or --output-dir DIR, or write stdout to a file"
         )
 
 
@@ -122,12 +124,14 @@ def refuse_folder(args: argparse.Namespace, places: list[Place]) -> None:
                 "-j N writes one output per input: give the folder with --output-dir DIR"
             )
         if args.relative:
-            raise UsageError("--relative is for outputs in a folder: give it with --output-dir DIR")
+            raise UsageError(
+                "--relative applies only to outputs in a folder: also give --output-dir DIR"
+            )
         return
     if args.output is not None:
         raise UsageError("-o OUTPUT and --output-dir DIR cannot be combined")
     if args.count or args.unique:
-        raise UsageError("-c and -u count the lines of all inputs: give one output, -o OUTPUT")
+        raise UsageError("-c and -u count lines across all inputs: give one output, -o OUTPUT")
     if STDIN_FD in places:
         raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
 
@@ -141,13 +145,13 @@ def one_each(names: list[str], into: str, *, relative: bool) -> list[str]:
         folder = _folder_of(name) if relative else ""
         if folder.split("/")[0] == "..":
             raise UsageError(
-                f"{name}: --relative keeps no folder above this one: give its full path"
+                f"{name}: --relative cannot keep a folder above the current one: give the full path"
             )
         output = os.path.join(into, folder, base)
         if (other := by_output.get(output)) is not None:
-            advice = "--relative keeps their folders"
+            advice = "give --relative to keep their folders"
             if relative or _folder_of(name) == _folder_of(other):
-                advice = "give one of them to another run, with another folder"
+                advice = "read one of them in another run, with another folder"
             raise UsageError(f"{name} and {other} would both be written to {output}: {advice}")
         by_output[output] = name
     return list(by_output)
@@ -195,7 +199,7 @@ def line_keys(args: argparse.Namespace) -> KeyRule:
     if args.field is not None and args.json_key:
         raise UsageError("-k FIELD and --json-key cannot be combined")
     if args.field is None and not args.json_key and args.empty not in (None, "whole"):
-        raise UsageError("--empty is for lines without a field or member: choose it with -k FIELD")
+        raise UsageError("--empty applies only to a chosen field: also give -k FIELD or --json-key")
     return _row_keys(args) if args.csv else _line_keys(args)
 
 
@@ -203,12 +207,12 @@ def _line_keys(args: argparse.Namespace) -> LineKeys:
     if args.separator is not None and args.field is None:
         raise UsageError("-t SEP sets the field separator: choose the field with -k FIELD")
     if args.no_header:
-        raise UsageError("--no-header is for CSV: give it with --csv")
+        raise UsageError("--no-header applies only to CSV: also give --csv")
     if args.crlf and args.zero_terminated:
-        raise UsageError("--crlf is for lines that end in newline: leave out -z")
+        raise UsageError("--crlf applies only to lines that end in newline: leave out -z")
     chosen: tuple[int | str, ...] = args.field or ()
     if named := [name for name in chosen if isinstance(name, str)]:
-        raise UsageError(f"-k: {named[0]!r} is no field: {FIELDS}; names are for --csv")
+        raise UsageError(f"-k: {named[0]!r} is not a field: {FIELDS}; names need --csv")
     field = tuple(number for number in chosen if isinstance(number, int))
     members: list[str] = args.json_key
     return LineKeys(
@@ -228,16 +232,16 @@ def _row_keys(args: argparse.Namespace) -> KeyRule:
     from mmbloom.logs.rows import RowKeys  # noqa: PLC0415  few runs read CSV
 
     for given_, option, why in (
-        (args.json_key, "--json-key", "is for lines of JSON"),
-        (args.skip_fields, "-f", "skips words: choose fields with -k FIELD"),
-        (args.zero_terminated, "-z", "is for lines: rows of CSV end in newline"),
-        (args.crlf, "--crlf", "is for lines: of CSV no carriage return before a newline counts"),
+        (args.json_key, "--json-key", "applies only to lines of JSON"),
+        (args.skip_fields, "-f", "skips words, not columns (-k FIELD chooses these)"),
+        (args.zero_terminated, "-z", "applies only to lines, but rows of CSV end in newline"),
+        (args.crlf, "--crlf", "applies only to lines; in CSV, both line endings are the same"),
     ):
         if given_:
-            raise UsageError(f"{option} {why}; leave it out, or --csv")
+            raise UsageError(f"{option} {why}: leave out {option} or --csv")
     named = [column for column in args.field or () if isinstance(column, str)]
     if args.no_header and named:
-        raise UsageError(f"-k {named[0]}: with --no-header columns have numbers only, from 1")
+        raise UsageError(f"-k {named[0]}: with --no-header, columns have no names: {FIELDS}")
     try:
         return RowKeys(
             columns=args.field or (),
@@ -273,7 +277,7 @@ def check_lines(inputs: Inputs, places: list[Place]) -> None:
     """
     _taken.clear()
     if STDIN_FD in places:
-        say_what_is_read("lines", "inputs come after the filter")
+        say_what_is_read("lines", "inputs")
     for path in (place for place in places if isinstance(place, str)):
         if os.path.isdir(path):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -306,10 +310,10 @@ def mark_lines(
     stopped = run.over((open_lines(inputs, place, size), tally) for (place, tally), size in works)
     if stopped is None:
         return ""
-    full, marked = stopped.full, "what was read before" if run.repeats else "what is printed"
+    full, marked = stopped.full, "lines read before" if run.repeats else "printed lines"
     return (
-        f"{full.path}: is full: it holds about {full.keys} keys and was planned for "
-        f"{full.capacity}; stopped in {stopped.name}: {marked} is marked, and nothing else"
+        f"{full.path}: is full: it holds about {full.keys} keys and has a capacity of "
+        f"{full.capacity}; stopped in {stopped.name}: only the {marked} are marked"
     )
 
 
@@ -344,7 +348,7 @@ def patiently(
             who = holder(path) or "another process, which the system does not name,"
             say(
                 f"{path}: {who} is writing to this filter; waiting. If these two commands are "
-                "piped into each other, they will wait for ever: stop them and put a file in "
+                "piped into each other, they will wait forever: stop them and put a file in "
                 "between."
             )
             left = None if timeout is None else max(0.0, begun + timeout - time.monotonic())

@@ -32,9 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             process.say("interrupted" + _left(command, args))
             return process.INTERRUPTED
         except MemoryError:
-            process.say(
-                "not enough memory: a line or the filter is larger than the memory that is left"
-            )
+            process.say("not enough memory: a line or the filter is larger than the free memory")
             return process.IO_ERROR
         except _EXPLAINED as error:
             code = _explain(error, command, args)
@@ -51,7 +49,7 @@ def _run(run: Callable[[argparse.Namespace], int], command: str, args: argparse.
     files: list[str] = args.file
     if len(files) > 1 and "-" in getattr(args, "keys", ()):
         raise process.UsageError(
-            "stdin (-) can be read only once: name one filter, or a file of keys"
+            "stdin (-) can be read only once: give a single filter, or the keys in a file"
         )
     worst = process.OK
     for number, file in enumerate(files):
@@ -88,9 +86,7 @@ def _refuse_empty_names(args: argparse.Namespace) -> None:
         value = getattr(args, argument, None)
         if "" in (value if isinstance(value, list) else [value]):
             shown = argument.replace("_", " ")
-            raise process.UsageError(
-                f"the name of {shown} is empty: is a variable of the shell not set?"
-            )
+            raise process.UsageError(f"the name of {shown} is empty: is a shell variable not set?")
 
 
 def _named(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
@@ -103,9 +99,9 @@ def _left(command: str, args: argparse.Namespace) -> str:
     dry = getattr(args, "dry_run", False)  # it leaves nothing
     left = COMMANDS[command].left if command and not dry else ""
     if left and getattr(args, "repeated", False):
-        left = f"another run would print marked lines as repeats: {process.NOT_TO_REPEAT}"
+        left = f"another run would print the lines marked so far: {process.NOT_TO_REPEAT}"
     elif left and command == "dedup" and not (args.output or args.output_dir):
-        left += " (with >> in place of >)"
+        left += " (with >> instead of >)"
     return f"; {left}" if left else ""
 
 
@@ -158,30 +154,31 @@ def _of_the_system(error: OSError, command: str, args: argparse.Namespace) -> st
     if isinstance(error, FileNotFoundError):
         said += without_n(str(error.filename), args)
     if isinstance(error, FileExistsError) and getattr(args, "replace", None) is False:
-        said += "; --replace takes the place of a filter"
+        said += "; --replace replaces a filter"
     return f"{error.filename}: {said}"
 
 
 def _of_a_filter(error: errors.MmbloomError, command: str, args: argparse.Namespace) -> str:
     """Return the message in words of the command line, where the error has those of Python."""
     if isinstance(error, errors.LockTimeoutError) and (who := holder(error.path)):
-        return f"{error}; {who} has it now"
+        return f"{error}; {who} holds it now"
     if isinstance(error, errors.FormatError):
         return _not_usable(error, command, args)
     if isinstance(error, errors.ParameterMismatchError) and "inputs" in args:
         return (
-            f"{error.path}: exists with {error.field} {error.found}, asked for {error.expected}: "
-            "leave out -n, and what goes with it, to use it as it is, or choose another path"
+            f"{error.path}: exists with {error.field} {error.found}, expected {error.expected}: "
+            "leave out -n and the options that go with it to use the filter as it is, or choose "
+            "another path"
         )
     return str(error)
 
 
 def _missing(path: str, args: argparse.Namespace) -> str:
     if os.path.islink(path):
-        return "a symbolic link whose target does not exist; remove it"
+        return "is a symbolic link whose target does not exist: remove the link"
     # With -n the command would have made it.
     if getattr(args, "capacity", None) is not None:
-        return "cannot be made there: the system finds no such file or directory"
+        return "cannot be created there: no such file or directory"
     makes = "inputs" in args and "capacity" in args
     return "no such filter; give -n N to create it" if makes else "no such filter"
 
@@ -200,10 +197,10 @@ def _no_filter(error: errors.NoFilterError, command: str, args: argparse.Namespa
     """Return what a file may be that does not begin as a filter, or is too short."""
     if os.path.isdir(error.path):
         why = f"{error.field} is {error.found}"
-        return f"{error.path}: is a folder, but no growing or rotating filter, as {why}"
+        return f"{error.path}: is a folder, but not a growing or rotating filter: {why}"
     said = str(error)
     if _begins_as_a_filter(error.path):
-        return f"{said}: it was cut off; go back to a copy, or add the lines to a new filter"
+        return f"{said}: it was cut off; restore a copy, or add the lines to a new filter"
     if "inputs" in args and error.path == os.path.abspath(args.file):
         name = os.path.basename(error.path)
         said = f"{said}; the filter comes first: mmbloom {command} FILTER {name}"
@@ -215,21 +212,21 @@ def _not_usable(error: errors.FormatError, command: str, args: argparse.Namespac
     if isinstance(error, errors.NoFilterError):
         return _no_filter(error, command, args)
     if isinstance(error, errors.DamagedHeaderError) and command != "repair":
-        return f"{error}: it is damaged; mmbloom repair makes a sound filter of it"
+        return f"{error}: it is damaged; make a sound filter from it with mmbloom repair"
     kind = error.kind if isinstance(error, errors.OtherKindError) else ""
     if kind == "counters":
         return (
-            f"{error.path}: is a counting filter, which {command} does not take: mmbloom copy "
-            "--plain makes a plain filter of the lines that are in it"
+            f"{error.path}: is a counting filter, which {command} does not support: make a plain "
+            "filter from it with mmbloom copy --plain"
         )
     if kind in ("growing", "rotating") and getattr(args, "capacity", None) is not None:
         return (
-            f"{error.path}: is a {kind} folder, which records its own plan: leave out -n, and what "
-            "goes with it"
+            f"{error.path}: is a {kind} folder, which records its own parameters: leave out -n and "
+            "the options that go with it"
         )
     if kind == "bits":
         return (
-            f"{error.path}: is a plain filter, and lines cannot be removed from it: create one "
-            "with mmbloom create --counting"
+            f"{error.path}: is a plain filter, from which lines cannot be removed: create a "
+            "counting filter with mmbloom create --counting"
         )
     return str(error)

@@ -30,7 +30,7 @@ def create(args: argparse.Namespace) -> int:
     if args.like is None:
         if args.capacity is None:
             raise UsageError(
-                "give the number of distinct keys to plan for with -n, or a filter with --like"
+                "give the capacity (the number of distinct keys) with -n, or a filter with --like"
             )
         sizing["error_rate"] = filters.error_rate(args)
         filters.say_if_large(args)
@@ -72,7 +72,7 @@ def _make_like(args: argparse.Namespace, other: Filter, options: Mapping[str, An
 def copy(args: argparse.Namespace) -> int:
     """Run the command; the copy is on the disk when this returns."""
     if args.plain and args.replace:
-        raise UsageError("--plain makes another filter than the one there: leave out --replace")
+        raise UsageError("--plain and --replace cannot be combined: leave out --replace")
     with told(args, args.destination, partial(bytes_at, args.file)):
         if args.plain:
             with mmbloom.CountingBloomFilter.open(args.file, "r") as counting:
@@ -102,11 +102,11 @@ def _combine(args: argparse.Namespace, combine: Callable[..., object]) -> int:
 
 def grow(args: argparse.Namespace) -> int:
     """Run the command; the folder is on the disk when this returns."""
-    state = "already: nothing was done" if os.path.isdir(args.file) else "now"
+    state = "was already" if os.path.isdir(args.file) else "is now"
     rate = mmbloom.grow(args.file, reserve=args.reserve, **filters.writing_options(args))
     say(
-        f"{args.file}: is a growing folder {state}; its error rate as a whole is at most "
-        f"{rate:.2g}: {share_of(rate)} of new lines are taken for seen"
+        f"{args.file}: {state} a growing folder; its overall error rate is at most {rate:.2g}: "
+        f"{share_of(rate)} of new lines are reported as seen"
     )
     return OK
 
@@ -134,22 +134,22 @@ def _params(args: argparse.Namespace) -> FilterParams | None:
     needed = (args.hash, args.seed, args.layout)
     if None in needed or (None in sizes and args.capacity is None):
         raise UsageError(
-            "to rebuild a header give --hash, --seed and --layout, and either --num-bits and "
+            "to rebuild a header, give --hash, --seed and --layout, and either --num-bits and "
             "--num-hashes (and --blocks-per-key) or the -n and -p that the filter was made with"
         )
     planned = filters.error_rate(args)
     if sizes == (None, None):
         if blocks is not None:
-            raise UsageError("--blocks-per-key goes with --num-bits and --num-hashes")
+            raise UsageError("--blocks-per-key applies only with --num-bits and --num-hashes")
         return plan(args.capacity, planned, layout=args.layout, seed=args.seed, hash=args.hash)
     if None in sizes:
-        raise UsageError("--num-bits and --num-hashes go together")
+        raise UsageError("--num-bits and --num-hashes apply only together: give both")
     if blocks is None:
         # A wrong guess would make a filter that finds none of its keys, and no error.
         if args.layout == "blocked" and args.num_bits % PAGE_BITS == 0:
             raise UsageError(
-                f"an array of {args.num_bits} bits may have several blocks a key: give "
-                "--blocks-per-key as well (1 unless info said otherwise)"
+                f"an array of {args.num_bits} bits may have several blocks per key: also give "
+                "--blocks-per-key (1 unless info showed another number)"
             )
         blocks = 1
     shape: Shape = {"layout": args.layout, "blocks_per_key": blocks}
@@ -160,15 +160,13 @@ def _params(args: argparse.Namespace) -> FilterParams | None:
 def _say(done: mmbloom.Repair, destination: str) -> None:
     if done.header_damage:
         say(f"{destination}: header rebuilt; its {done.header_damage} was wrong")
-        say(
-            f"{destination}: check with known keys that it was rebuilt right: mmbloom verify --keys"
-        )
+        say(f"{destination}: check with known keys that the header is right: mmbloom verify --keys")
     for note in done.notes:
         say(f"{destination}: {note}")
     for loss in done.losses:
         say(f"{destination}: BITS MAY BE MISSING: {loss}")
     if done.losses:
-        say(f"{destination}: keys that were added may not be found; add them again if you can")
+        say(f"{destination}: some keys may no longer be found; add them again if you can")
     wrong = done.header_damage or done.notes or done.losses
     found = "" if wrong else "nothing was wrong with it; "
     say(f"{destination}: {found}{done.positions_set} bits set, {done.keys_added} keys added")

@@ -148,13 +148,13 @@ def dedup(args: argparse.Namespace) -> int:
                 # marks are left to the system.
                 seen.flush()
         if stopped is not None:
-            dry = "nothing is marked, as this is a dry run; a run would end so: "
+            dry = "dry run, nothing is marked; a real run would end with: "
             to_do = (
-                f"with room for all: {NOT_TO_REPEAT}" if args.repeated else filters.to_go_on(seen)
+                f"{NOT_TO_REPEAT}, with enough room" if args.repeated else filters.to_go_on(seen)
             )
             raise StoppedError(
-                f"{dry * args.dry_run}{stopped}; {to_do}; or go on with "
-                "--when-full warn, which drops more and more new lines as seen"
+                f"{dry * args.dry_run}{stopped}; {to_do}; or continue with "
+                "--when-full warn, which drops more and more new lines as already seen"
             )
     return OK
 
@@ -162,23 +162,21 @@ def dedup(args: argparse.Namespace) -> int:
 def _refuse_contradictions(args: argparse.Namespace) -> None:
     if args.repeated and (args.count or args.unique):
         raise UsageError(
-            "-d prints every repeat of a line, and -c and -u each key once: leave out one"
+            "-d prints every repeat, but -c and -u print each key at most once: leave out -d, or "
+            "-c and -u"
         )
     if args.repeats_to is not None and (args.repeated or args.count or args.unique):
         raise UsageError(
-            "--repeats-to gets each line that is not printed, and -d, -c and -u print others than "
-            "the new ones, or change them: leave these out"
+            "--repeats-to applies only if all new lines are printed unchanged: leave out -d, -c "
+            "and -u"
         )
     if args.csv and (args.count or args.unique):
-        raise UsageError(
-            "-c and -u are for lines: a number before a row would be a field of no column, and "
-            "rows are not counted; leave out --csv"
-        )
+        raise UsageError("-c and -u count lines, not rows of CSV: leave out --csv")
     outputs = (args.output, args.output_dir, args.repeats_to)
     if args.dry_run and any(output is not None for output in outputs):
         raise UsageError(
-            "--dry-run marks nothing, so that its lines will come again: leave out -o OUTPUT, "
-            "--output-dir DIR and --repeats-to"
+            "--dry-run marks nothing, so a real run would write the same lines again: leave out -o "
+            "OUTPUT, --output-dir DIR and --repeats-to"
         )
 
 
@@ -279,7 +277,7 @@ def check(args: argparse.Namespace) -> int:
     inputs, places = inputs_of(args), places_of(args.inputs)
     end = inputs.terminator
     if args.csv and args.with_name and not args.count:
-        raise UsageError("-H writes a name before each row, which is a field of no column: not CSV")
+        raise UsageError("-H would put a name before each row of CSV: leave out -H or --csv")
     check_lines(inputs, places)
     refuse_overlap(STDOUT_FD, places, args.file)
     counts: list[int] = []
@@ -381,21 +379,21 @@ def _verified(found: mmbloom.Verification) -> str:
         name, seal = os.path.basename(file.path), " sealed," if file.sealed_segments else ""
         filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
         rows.append(("", f"{name}:{seal} {file.file_bytes:,} bytes, {filled}"))
-    asked, noun = ("headers ask", "bits") if of_folder else ("header asks", found.kind)
+    asked, noun = ("headers say", "bits") if of_folder else ("header says", found.kind)
     compared = found.sealed_segments
     rows += [
-        ("size", f"{found.file_bytes:,} bytes, as the {asked} for"),
+        ("size", f"{found.file_bytes:,} bytes, as the {asked}"),
         ("holes", f"{found.bytes_not_reserved:,} bytes"),
         ("seal", f"{compared:,} MiB compared" if compared else "none to compare"),
         (f"{noun} set", f"{found.positions_set:,}, counted; fill ratio {found.fill_ratio:.4f}"),
-        ("holds about", f"{found.approx_count:,} keys, planned for {found.capacity:,}"),
-        ("error rate now", f"{found.current_error_rate:.3g}, planned {found.error_rate:g}"),
+        ("holds about", f"{found.approx_count:,} keys, with a capacity of {found.capacity:,}"),
+        ("error rate now", f"{found.current_error_rate:.3g}, at capacity {found.error_rate:g}"),
     ]
     if found.keys_checked:
         rows.append(("keys", f"{found.keys_checked:,} looked up, {found.keys_missing:,} missing"))
     rows += [("note", note) for note in found.notes]
     rows += [("PROBLEM", problem) for problem in found.problems]
-    sound = "sound, but past its plan" if found.past_plan else "sound"
+    sound = "sound, but past its capacity" if found.past_plan else "sound"
     rows.append(("verdict", sound if found.ok else "not sound"))
     return in_rows(rows)
 
@@ -410,14 +408,14 @@ def exclude(args: argparse.Namespace) -> int:
     inputs = inputs_of(args)
     chosen = inputs.keys
     if args.keys and chosen.rule != WHOLE_LINES:
-        raise UsageError("a KEY is a whole key: options that choose a part are for lines of stdin")
+        raise UsageError("KEY is a whole key: options that choose a part apply only to stdin")
     with open_filter(args.file) as seen, _keys(args, inputs) as keys:
         if chosen.rule != WHOLE_LINES:
             filters.say_of_another_rule(seen, chosen)
         elif _is_of_several(rule := seen.key_rule or ""):
             say(
-                f'warning: {seen.path}: was filled by "{rule}", and a key of several parts cannot '
-                f"be typed here: give lines that have them to stdin, with {rule}"
+                f'warning: {seen.path}: was filled with the key rule "{rule}", and its keys have '
+                f"several parts, so they cannot be typed here: give lines on stdin, with {rule}"
             )
         exclusions = seen.exclusions
         changed = exclusions.update(keys) if args.add else exclusions.difference_update(keys)
@@ -450,7 +448,7 @@ def _keys(args: argparse.Namespace, inputs: Inputs) -> Iterator[Iterable[bytes]]
     if args.keys:
         yield map(os.fsencode, args.keys)  # the bytes as typed
         return
-    say_what_is_read("keys, one a line,", "keys come after the filter")
+    say_what_is_read("keys, one per line,", "keys")
     with open_lines(inputs, STDIN_FD) as lines:
         # Of a last line without its newline both keys, as by either it would be known.
         batches = (

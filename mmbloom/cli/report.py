@@ -218,7 +218,7 @@ def told(args: argparse.Namespace, path: str, size: Callable[[], int | None]) ->
         with mmbloom.open(path, "r") as made:
             info = made.info()
         keys = f"for {info.capacity:,} keys, {_full(info)}"
-        say(f"made {path}: {size_of(info.file_bytes)}, {keys}; {_seconds_since(started)}")
+        say(f"created {path}: {size_of(info.file_bytes)}, {keys}; {_seconds_since(started)}")
 
 
 def _seconds_since(started: float) -> str:

@@ -64,23 +64,23 @@ def when_full(info: FilterInfo, now_ns: int) -> str:
     >>> from mmbloom import BloomFilter
     >>> with BloomFilter.create(os.path.join(tempfile.mkdtemp(), "a"), 1000, seed=1) as seen:
     ...     added, info = seen.update(range(100)), seen.info()
-    >>> when_full(info, info.created_ns), when_full(info, info.created_ns + 10**13)[-31:]
-    ('', ', at the pace since it was made')
+    >>> when_full(info, info.created_ns), when_full(info, info.created_ns + 10**13)[-32:]
+    ('', 'at the pace since it was created')
     """
     count = info.approx_count
     if info.past_plan:
-        return f"is passed: {fill_of(info).taken('lines')}"
+        return f"passed: {fill_of(info).taken('lines')}"
     if count > info.capacity:
-        return "is reached"
+        return "reached"
     age = (now_ns - info.created_ns) / 1e9
     if info.sealed or count == 0 or age < _LEAST_AGE:
         return ""
     left = age * (info.capacity - count) / count
     if left > _LONGEST:
-        return "not passed in a thousand years, at the pace since it was made"
+        return "not passed in a thousand years, at the pace since it was created"
     then = datetime.fromtimestamp(now_ns / 1e9 + left, UTC)
     date = then.date().isoformat() if left > 2 * _DAY else f"{then:%Y-%m-%d %H:%M} UTC"
-    return f"will be passed about {date}, at the pace since it was made"
+    return f"will be passed around {date}, at the pace since it was created"
 
 
 def info(args: argparse.Namespace) -> int:
@@ -135,9 +135,9 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
         ("path", info.path),
         ("layout", f"{info.layout}, {info.num_hashes} hashes{several}"),
         ("size", f"{info.file_bytes:,} bytes, {info.num_bits:,} {info.kind}"),
-        ("sealed", "read-only for ever" * info.sealed),
-        ("resident", "in shared memory; the file is as last flushed" * info.resident),
-        ("planned for", f"{info.capacity:,} keys at an error rate of {info.error_rate:g}"),
+        ("sealed", "permanently read-only" * info.sealed),
+        ("resident", "in shared memory; the file is as of the last flush" * info.resident),
+        ("sized for", f"{info.capacity:,} keys at an error rate of {info.error_rate:g}"),
         *_held(info),
         ("exclusions", _exclusions(info)),
         ("key rule", info.key_rule or ""),
@@ -150,13 +150,13 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
 
 
 def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
-    gone = f", and {info.past_files} past their time, to go with the next period"
+    gone = f", and {info.past_files} expired, which the next period removes"
     past = sum(file.past_plan for file in info.files)
-    passed = f"of {past} of {len(info.files)} files is passed: {fill_of(info).taken('lines')}"
+    passed = f"passed in {past} of {len(info.files)} files: {fill_of(info).taken('lines')}"
     each = [
         (
             os.path.basename(file.path),
-            f"about {file.approx_count:,} of {file.capacity:,} keys, made {_time(file.created_ns)}",
+            f"about {file.approx_count:,} of {file.capacity:,} keys, from {_time(file.created_ns)}",
         )
         for file in info.files
     ]
@@ -165,7 +165,7 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
         ("kind", f"{info.kind}: {_plan(info)}"),
         ("files", f"{len(info.files)}{gone * bool(info.past_files)}"),
         ("size", f"{info.file_bytes:,} bytes"),
-        ("sealed", "read-only for ever" * any(file.sealed for file in info.files)),
+        ("sealed", "permanently read-only" * any(file.sealed for file in info.files)),
         *_held(info),
         ("capacity", passed * bool(past)),
         ("exclusions", _exclusions(info)),
@@ -182,14 +182,14 @@ def _held(info: FilterInfo | FolderInfo) -> list[tuple[str, str]]:
     return [
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {drawn}"),
-        ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
+        ("error rate now", f"{info.current_error_rate:.3g}, at capacity {info.error_rate:g}"),
     ]
 
 
 def _unfinished(batches: int) -> str:
     note = (
-        f"{batches} batches begun and not done: writers are at work, or were killed; every key is "
-        "safe, the figures may lag: info --recount mends them"
+        f"{batches} batches begun but not finished: writers are at work, or were killed; every key "
+        "is safe, but the figures may lag: info --recount corrects them"
     )
     return note * bool(batches)
 
@@ -197,10 +197,10 @@ def _unfinished(batches: int) -> str:
 def _plan(info: FolderInfo) -> str:
     of = info.settings
     if info.kind == "growing":
-        return f"the first file is for {of['initial_capacity']:,} keys, each next for twice as many"
+        return f"the first file is for {of['initial_capacity']:,} keys, the next for twice as many"
     keep, every = of["keep_seconds"], of["every_seconds"]
-    times = f"keeps {_span(keep)}, in periods of {_span(every)}"
-    return f"{times} for {of['capacity_per_period']:,} keys"
+    times = f"keeps keys for {_span(keep)}, in periods of {_span(every)}"
+    return f"{times} with {of['capacity_per_period']:,} keys each"
 
 
 def _span(seconds: Any) -> str:
@@ -217,7 +217,7 @@ def _span(seconds: Any) -> str:
 
 
 def _exclusions(info: FilterInfo | FolderInfo) -> str:
-    return f"{info.exclusions:,} keys, never seen" if info.exclusions else ""
+    return f"{info.exclusions:,} keys, reported as not seen" if info.exclusions else ""
 
 
 def _time(nanoseconds: int) -> str:
@@ -277,15 +277,15 @@ def plan(args: argparse.Namespace) -> int:
         print(json.dumps({**planned, **plans, "whole_bits": whole, "table": table}))
         return OK
     print(f"{capacity:,} keys at an error rate of {rate:g}\n")
-    print("layout     bits per key  hashes  blocks a key            file size")
+    print("layout     bits per key  hashes  blocks per key            file size")
     for layout, row in plans.items():
         if "error" in row:
             print(f"{layout:<9} not possible: {row['error']}")
             continue
         bits, hashes, size = row["bits_per_key"], row["num_hashes"], row["file_bytes"]
         blocks = row["blocks_per_key"] if layout == "blocked" else "-"
-        print(f"{layout:<9} {bits:>13.2f} {hashes:>7} {blocks:>13} {size:>14,} bytes")
-    print("\nwhole bits per key (the textbook's: few keys in the standard layout need more):")
+        print(f"{layout:<9} {bits:>13.2f} {hashes:>7} {blocks:>15} {size:>14,} bytes")
+    print("\nwhole bits per key (textbook values; small standard filters need more):")
     print("bits per key  hashes  error rate")
     enough = whole["bits_per_key"] if whole else 0
     for best in best_practice_table(max(_TABLE_ROWS, enough + _ROWS_AROUND)):

@@ -21,7 +21,7 @@ from mmbloom.cli.process import TERMINATED, StoppedError, prepare, said_warnings
 from mmbloom.errors import CapacityWarning, InputError
 from mmbloom.logs.dedup import Tally
 
-_REFUSED = f"the system allows no more processes ({process_limits()}): lower -j"
+_REFUSED = f"the system allows no more processes ({process_limits()}): give a smaller -j"
 
 
 class Job(Protocol):

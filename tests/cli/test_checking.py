@@ -47,7 +47,9 @@ def test_found_or_not(known: Path, options: list[str], out: bytes, code: int) ->
     source = known.parent / "in"
     done = inside("check", known, source, *options)
     assert (done.code, done.out) == (code, out)
-    assert ("was filled by" in done.err) == (options[0][:2] in {"-s", "-w"} if options else False)
+    assert ("was filled with the key rule" in done.err) == (
+        options[0][:2] in {"-s", "-w"} if options else False
+    )
 
 
 def test_exit_codes_of_a_process(known: Path) -> None:
@@ -114,7 +116,7 @@ def test_sound(used: str) -> None:
     assert (done.code, done.err) == (0, "")
     said = done.out.decode()
     assert used in said
-    assert f"{os.path.getsize(used):,} bytes, as the header asks for" in said
+    assert f"{os.path.getsize(used):,} bytes, as the header says" in said
     assert "none to compare" in said
     assert "PROBLEM" not in said
     assert said.splitlines()[-1].split() == ["verdict", "sound"]

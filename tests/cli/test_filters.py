@@ -114,13 +114,13 @@ def test_info_says_what_stands_in_a_file_only(growing: Path, tmp_path: Path) -> 
     assert inside("add", growing, tmp_path / "lines").code == 0
     assert inside("copy", growing, tmp_path / "kept", "--seal").code == 0
     live, kept = (rows(inside("info", folder)) for folder in (growing, tmp_path / "kept"))
-    assert ("sealed" in live, kept["sealed"]) == (False, "read-only for ever")
+    assert ("sealed" in live, kept["sealed"]) == (False, "permanently read-only")
     assert "note" not in live
     with GrowingFilter.open(growing) as seen:
         for member in seen._shelf.members[1:3]:
             done = member.storage.counters["batches_done"]
             member.storage.counters["batches_done"] = done - 1
-    assert rows(inside("info", growing))["note"].startswith("2 batches begun and not done")
+    assert rows(inside("info", growing))["note"].startswith("2 batches begun but not finished")
     assert "note" not in rows(inside("info", "--recount", growing))
 
 
@@ -162,7 +162,7 @@ def test_create(tmp_path: Path, lines: Path) -> None:
     settings = json.loads(inside("info", seen, "--json").out)["settings"]
     assert (settings["keep_seconds"], settings["every_seconds"]) == (36 * 3600, 90 * 60)
     text = inside("info", seen).out.decode()
-    assert "rotating: keeps 36h, in periods of 90m for 1,000 keys" in text
+    assert "rotating: keeps keys for 36h, in periods of 90m with 1,000 keys each" in text
     assert inside("create", tmp_path / "two", "--like", seen) == Ended(0, b"", "")
     assert json.loads(inside("info", tmp_path / "two", "--json").out)["settings"] == settings
     assert inside("check", tmp_path / "two", lines).code == 1
@@ -180,7 +180,7 @@ def test_info_of_what_is_over(tmp_path: Path) -> None:
     with RotatingFilter.create(tmp_path / "seen", capacity_per_period=1000, clock=lambda: ago):
         pass
     text = inside("info", tmp_path / "seen").out.decode()
-    assert "files           0, and 1 past their time, to go with the next period\n" in text
+    assert "files           0, and 1 expired, which the next period removes\n" in text
     (file,) = files_of(tmp_path / "seen")
     assert file.stat().st_size > 4096
     assert f"size            {file.stat().st_size:,} bytes\n" in text

@@ -30,10 +30,11 @@ def test_stop_grow_go_on(here: Path) -> None:
     figures, said = ended.err.splitlines()
     assert (ended.code, ended.out) == (6, lines(0, 100))
     assert said.startswith(
-        f"mmbloom: {here}/seen: is full: it holds about 100 keys and was planned"
+        f"mmbloom: {here}/seen: is full: it holds about 100 keys and has a capacity of"
     )
     assert (
-        f"stopped in in: what is printed is marked, and nothing else; mmbloom grow {here}" in said
+        f"stopped in in: only the printed lines are marked; make room with mmbloom grow {here}"
+        in said
     )
     stats = json.loads(figures)
     assert (stats["lines"], stats["unique"], stats["capacity"]) == (100, 100, 100)
@@ -43,10 +44,10 @@ def test_stop_grow_go_on(here: Path) -> None:
     assert (again.code, again.out) == (6, b"")
     grown = mmbloom("grow", "seen")
     assert (grown.code, grown.out) == (0, b"")
-    assert is_one_line(grown.err, "seen: is a growing folder now")
+    assert is_one_line(grown.err, "seen: is now a growing folder")
     again = mmbloom("grow", "seen")
     assert (again.code, again.out) == (0, b"")
-    assert is_one_line(again.err, "seen: is a growing folder already: nothing was done")
+    assert is_one_line(again.err, "seen: was already a growing folder")
     assert re.search(r"at most 2[.\d]*e-09: about 2[.\d]*e-07 % of new lines", grown.err)
     rest = mmbloom(*command)
     assert (rest.code, rest.out) == (0, lines(100, 450))
@@ -64,7 +65,7 @@ def test_go_on_past_the_plan(here: Path) -> None:
     assert ended.out.count(b"\n") < 400
     assert is_one_line(
         ended.err,
-        "seen: is past its plan: it holds about",
+        "seen: is past its capacity: it holds about",
         "keys and was planned for 10: about",
         "% of new lines are now taken for seen",
     )
@@ -75,7 +76,11 @@ def test_stop_past_the_plan(here: Path) -> None:
     assert mmbloom(*past, stdin=lines(0, 120)).code == 0
     done = mmbloom("dedup", "seen", stdin=lines(0, 2000))
     assert refused(
-        done, 6, "stopped in stdin", "% of new lines are now taken for seen, as", "makes room"
+        done,
+        6,
+        "stopped in stdin",
+        "it is already past its capacity, and about",
+        "% of new lines are now taken for seen; make room",
     )
 
 
@@ -93,7 +98,7 @@ def test_stop_far_past_the_plan(here: Path) -> None:
     assert refused(ended, 6, "seen: is full: it holds about", "new keys are now taken for seen")
     assert "it cannot grow: about" in ended.err
     assert (ended.out, "nothing was read" in ended.err) == (b"", True)
-    assert "makes room" not in ended.err
+    assert "make room" not in ended.err
     assert refused(mmbloom("grow", "seen"), 2, "seen: cannot grow", "add the keys again")
 
 
@@ -165,11 +170,17 @@ def test_options_that_do_not_fit(here: Path) -> None:
     assert mmbloom("create", "grows", *SIZES, "--growing").code == 0
     assert mmbloom("create", "rotates", *SIZES, "--rotate").code == 0
     for argv, said in (
-        (("grows", "-n", "200", "-p", "1e-9"), "exists with capacity 100, asked for 200: leave"),
-        (("grows", "-n", "100"), "exists with error_rate 5e-10, asked for 1e-06: leave out -n"),
+        (("grows", "-n", "200", "-p", "1e-9"), "exists with capacity 100, expected 200: leave"),
+        (("grows", "-n", "100"), "exists with error_rate 5e-10, expected 1e-06: leave out -n"),
         (("grows", *SIZES, "--seed", "1"), "exists with seed secret"),
-        (("grows", *SIZES, "--rotate"), "is a growing folder, which records its own plan: leave"),
-        (("rotates", *SIZES), "is a rotating folder, which records its own plan: leave out -n"),
+        (
+            ("grows", *SIZES, "--rotate"),
+            "is a growing folder, which records its own parameters: leave",
+        ),
+        (
+            ("rotates", *SIZES),
+            "is a rotating folder, which records its own parameters: leave out -n",
+        ),
     ):
         ended = mmbloom("dedup", *argv, stdin=b"b\n")
         assert refused(ended, 3, said)
@@ -189,7 +200,7 @@ def test_every_command_says_so(here: Path) -> None:
         assert ended.code == 0, ended
         assert is_one_line(
             ended.err.splitlines(keepends=True)[0],
-            "seen: is past its plan: it holds about",
+            "seen: is past its capacity: it holds about",
             "keys and was planned for 100: about",
             "of new lines are now taken for seen",
             "mmbloom grow seen",
@@ -214,20 +225,20 @@ def test_every_command_says_so(here: Path) -> None:
         ), command
     tried = mmbloom("dedup", "--dry-run", "seen", "in")
     assert (tried.code, tried.err.count("\n")) == (0, 1)
-    assert "mmbloom: a run would leave this: seen: is past its plan: it holds about" in tried.err
+    assert "mmbloom: after a real run: seen: is past its capacity: it holds about" in tried.err
     found = mmbloom("verify", "seen")
     assert (found.code, found.err) == (0, "")
-    assert b"\nverdict         sound, but past its plan" in found.out
+    assert b"\nverdict         sound, but past its capacity" in found.out
     assert b"keys and was planned for 100: about" in b" ".join(found.out.split())
     assert b"of new keys are now taken for seen" in found.out
     assert json.loads(mmbloom("verify", "seen", "--json").out)["past_plan"] is True
     shown = mmbloom("info", "seen")
     assert (shown.code, shown.err) == (0, "")
-    assert b"is passed: about" in shown.out
+    assert b"capacity        passed: about" in shown.out
     assert json.loads(mmbloom("info", "seen", "--json").out)["past_plan"] is True
     grown = mmbloom("grow", "seen")
-    assert is_one_line(grown.err, "of new lines are taken for seen")
-    assert is_one_line(mmbloom("check", "-c", "seen", "in").err, "has a file past its plan")
+    assert is_one_line(grown.err, "of new lines are reported as seen")
+    assert is_one_line(mmbloom("check", "-c", "seen", "in").err, "has a file past its capacity")
 
 
 @FULL_DISK
@@ -236,14 +247,14 @@ def test_stopped_amid_repeats(here: Path) -> None:
     (here / "in").write_bytes(lines(0, 300) + lines(0, 5))
     ended = mmbloom("dedup", "seen", "-n", "100", "-d", "in")
     assert (ended.code, ended.out) == (6, b"")
-    to_do = "begin with a new filter, or with a copy of the one from before"
-    said = "stopped in in: what was read before is marked, and nothing else; with room for all: "
+    to_do = "start with a new filter, or with a copy made before this run"
+    said = "stopped in in: only the lines read before are marked; "
     assert is_one_line(ended.err, said + to_do)
     assert "grow" not in ended.err
     with open("/dev/full", "wb") as full:
         failed = started("dedup", "other", "-n", "1000", "-d", "in", stdout=full)
     assert failed.code == 5
-    said = "stdout: No space left on device; another run would print marked lines as repeats: "
+    said = "stdout: No space left on device; another run would print the lines marked so far: "
     assert is_one_line(failed.err, said + to_do)
 
 
@@ -257,7 +268,7 @@ def test_a_file_of_a_folder_is_not_to_grow(here: Path) -> None:
     assert f"mmbloom grow {member}" in mmbloom("check", "-c", member, stdin=b"a\n").err
     Path("manifest").rename(here / "seen" / "manifest.json")
     said = mmbloom("check", "-c", member, stdin=b"a\n").err
-    assert "is past its plan: it holds about" in said
+    assert "is past its capacity: it holds about" in said
     assert "keys and was planned for 100: about" in said
     assert "grow" not in said
     for command in ("add", "grow"):
@@ -280,5 +291,5 @@ def test_a_period_past_its_plan_ends(here: Path) -> None:
     rotate = ("--rotate", "--keep", "7d", "--every", "1d")
     assert mmbloom("create", "seen", *rotate, *SIZES).code == 0
     said = mmbloom("add", "seen", stdin=lines(0, 300)).err
-    assert is_one_line(said, "has a file past its plan", "that ends with its period")
+    assert is_one_line(said, "has a file past its capacity", "this ends with the period")
     assert "made anew" not in said

@@ -27,7 +27,7 @@ def rule_of(path: str | Path) -> str | None:
 
 def warned(err: str, path: object, mine: str, there: str = "-k 1 -t ,") -> bool:
     return is_one_line(
-        err, f'{path}: was filled by "{there}"', f'goes by "{mine}"', "the same line can"
+        err, f'{path}: was filled with the key rule "{there}"', f'has "{mine}"', "the same line can"
     )
 
 
@@ -255,7 +255,7 @@ def test_keys_of_several_parts_are_not_excluded_by_typing(tmp_path: Path) -> Non
         done = mmbloom("exclude", path, "--add", "a")
         assert bool(done.err) == warns
         if warns:
-            assert is_one_line(done.err, str(path), "cannot be typed", "to stdin, with -k 1,2")
+            assert is_one_line(done.err, str(path), "cannot be typed", "on stdin, with -k 1,2")
             with package.open(path) as seen:
                 assert ("a", "b") in seen
         path.unlink()

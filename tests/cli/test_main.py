@@ -312,9 +312,9 @@ MAKE_NONE = [
     "copy nosuch f",
     "repair nosuch f",
 ]
-NO_FOLDER_OF_FILTERS = "folder: is a folder, but no growing or rotating filter"
+NO_FOLDER_OF_FILTERS = "folder: is a folder, but not a growing or rotating filter"
 A_FOLDER = "a folder is there already; name a file to be made in it"
-OTHER_SIZES = "asked for 7: leave out -n, and what goes with it, to use it"
+OTHER_SIZES = "expected 7: leave out -n and the options that go with it to use"
 # A command line, the exit code, and what is said.
 SAID: list[tuple[str, int, str]] = [
     *((f"{name} short.log/f", 5, "short.log") for name in ("dedup", "info")),
@@ -338,8 +338,8 @@ SAID: list[tuple[str, int, str]] = [
     ("create folder -n 10", 5, A_FOLDER),
     ("copy seen folder", 5, A_FOLDER),
     # A folder that is there, and in which nobody can make a file.
-    ("create /proc/nosuch -n 10", 3, "/proc/nosuch: cannot be made there"),
-    *((f"{name} /proc/nosuch -n 10 in", 3, "/proc/nosuch: cannot be made") for name in ADDING),
+    ("create /proc/nosuch -n 10", 3, "/proc/nosuch: cannot be created there"),
+    *((f"{name} /proc/nosuch -n 10 in", 3, "/proc/nosuch: cannot be created") for name in ADDING),
 ]
 SAID = [case for case in SAID if has.PROC or "/proc" not in case[0]]
 
@@ -358,11 +358,11 @@ def test_a_filter_that_is_damaged(where: Path) -> None:
     Path("seen").write_bytes(whole[:3000])
     for command in ("dedup seen", "check seen access.log", "info seen"):
         said = inside(*command.split()).err
-        assert is_one_line(said, "length is 3000 bytes", "it was cut off; go back to a copy")
+        assert is_one_line(said, "length is 3000 bytes", "it was cut off; restore a copy")
         assert "comes first" not in said
     Path("seen").write_bytes(whole[:100] + b"\xff\xff" + whole[102:])
     said = inside("info", "seen").err
-    assert is_one_line(said, "header checksum", "mmbloom repair makes a sound filter of it")
+    assert is_one_line(said, "header checksum", "make a sound filter from it with mmbloom repair")
     said = inside("repair", "seen", "sound").err
     assert is_one_line(said, "to rebuild it give the parameters")
     assert "comes first" not in inside("info", "access.log").err
@@ -372,15 +372,15 @@ def test_a_filter_that_is_damaged(where: Path) -> None:
 def test_a_filter_of_other_sizes(where: Path, command: str) -> None:
     """What to leave out is said in options, not in calls of Python."""
     done = inside(command, "seen", "-n", "7", "-p", "1e-9", "access.log")
-    assert refused(done, 3, "asked for 7: leave out -n, and what goes with it, to use it")
+    assert refused(done, 3, "expected 7: leave out -n and the options that go with it to use")
 
 
 def test_a_terminal_to_read_from(where: Path) -> None:
     """Who forgot an input, and waits, is told what for."""
-    hint = "reading lines from the terminal, up to Ctrl-D: inputs come after the filter"
+    hint = "reading lines from the terminal until Ctrl-D; inputs are given after the filter"
     assert hint not in mmbloom("dedup", "seen", stdin=b"b\n").err
     assert hint in reading_from_a_terminal("dedup", "seen")
-    hint = "reading keys, one a line, from the terminal, up to Ctrl-D: keys come after the filter"
+    hint = "reading keys, one per line, from the terminal until Ctrl-D; keys are given after the"
     assert hint not in mmbloom("exclude", "seen", "--add", stdin=b"b\n").err
     for action in ("--add", "--remove"):
         assert hint in reading_from_a_terminal("exclude", "seen", action)

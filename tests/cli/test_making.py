@@ -95,10 +95,10 @@ def test_a_millionth_unless_told_otherwise(here: Path) -> None:
     for kind in ("counting", "growing", "rotate"):
         assert mmbloom("create", kind, "-n", "1e3", f"--{kind}").code == 0
     for made in here.iterdir():
-        assert b"planned 1e-06" in mmbloom("info", made).out
+        assert b"at capacity 1e-06" in mmbloom("info", made).out
     assert b"1e-06" in mmbloom("plan", "-n", "1e6", "--json").out
     assert mmbloom("create", "wide", "-n", "1e3", "-p", "1%").code == 0
-    assert b"planned 0.01" in mmbloom("info", "wide").out
+    assert b"at capacity 0.01" in mmbloom("info", "wide").out
 
 
 def test_a_filter_of_another_rate_is_not_taken_silently(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_filter_of_another_rate_is_not_taken_silently(tmp_path: Path) -> None:
     BloomFilter.create(tmp_path / "seen", 1000).close()
     done = mmbloom("dedup", tmp_path / "seen", "-n", "1000", stdin=b"a\n")
     assert (done.code, done.out) == (3, b"")
-    assert "error_rate 0.01, asked for 1e-06" in done.err
+    assert "error_rate 0.01, expected 1e-06" in done.err
     assert mmbloom("dedup", tmp_path / "seen", stdin=b"a\n").out == b"a\n"
     assert mmbloom("dedup", tmp_path / "seen", "-n", "1000", "-p", "1%", stdin=b"b\n").code == 0
 
@@ -141,11 +141,11 @@ def test_a_large_file_is_announced(
     argv = command.split()
     done = inside(*argv)
     assert done.code == 0
-    each = " a period" if "--rotate" in argv else ""
+    each = " per period" if "--rotate" in argv else ""
     assert is_one_line(
-        done.err, f"making f: 12.3 kB{each} for 2,000 keys at an error rate of 1e-06"
+        done.err, f"creating f: 12.3 kB{each} for 2,000 keys at an error rate of 1e-06"
     )
-    assert is_one_line(done.err, "press Ctrl-C, or remove it, and give a smaller -n")
+    assert is_one_line(done.err, "press Ctrl-C or remove it, and give a smaller -n")
     if argv[0] != "create":
         assert inside(*argv).err == ""
     again = ["other" if word == "f" else word for word in argv]
@@ -202,7 +202,7 @@ def test_replace(path: str, tmp_path: Path) -> None:
     with BloomFilter.open(path) as seen:
         seen.add("since then")
     done = inside("copy", path, tmp_path / "copy")
-    assert refused(done, 5, str(tmp_path / "copy"), "--replace takes the place")
+    assert refused(done, 5, str(tmp_path / "copy"), "--replace replaces a filter")
     assert inside("copy", path, tmp_path / "copy", "--replace") == (0, b"", "")
     with BloomFilter.open(tmp_path / "copy", "r") as seen:
         assert "since then" in seen

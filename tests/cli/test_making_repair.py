@@ -71,9 +71,12 @@ def test_damaged_header_of_several_blocks(tmp_path: Path) -> None:
     flip(path, 128)
     sizes = ("--num-bits", "98304", "--num-hashes", "14", "--layout", "blocked", *HASH)
     for options, said in (
-        (sizes, "--blocks-per-key as well"),
+        (sizes, "also give --blocks-per-key"),
         ((*sizes, "--blocks-per-key", "3"), "blocks_per_key is 3"),
-        (("-n", "3000", "--layout", "blocked", *HASH, "--blocks-per-key", "2"), "goes with"),
+        (
+            ("-n", "3000", "--layout", "blocked", *HASH, "--blocks-per-key", "2"),
+            "applies only with",
+        ),
     ):
         assert refused(repaired(path, *options), 2, said)
     assert repaired(path, *sizes, "--blocks-per-key", "2").code == 0

@@ -176,7 +176,9 @@ def test_interrupted(tmp_path: Path, where: str) -> None:
                 process.send_signal(signal.SIGINT)
                 out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, out) == (130, b"")
-        assert is_one_line(err.decode(), "run it again to go on (with >> in place of >)")
+        assert is_one_line(
+            err.decode(), "run the same command again to continue (with >> instead of >)"
+        )
         assert seen.contains_many([b"a", b"b"]).tolist() == [True, False]
 
 
@@ -315,7 +317,7 @@ def test_the_holder_is_named(tmp_path: Path, kind: list[str]) -> None:
         named = f"process {os.getpid()} ({Path('/proc/self/cmdline').read_text()[:20]}"
         named = named.replace("\0", " ")
         done = mmbloom("add", path, "--lock-timeout", "0.1", stdin=b"b\n")
-        assert refused(done, 4, named, " has it now")
+        assert refused(done, 4, named, " holds it now")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("mmbloom.cli.lines.SILENT_SECONDS", 0.05)
             waited = mmbloom("add", path, "--lock-timeout", "0.2", stdin=b"b\n").err
@@ -341,7 +343,7 @@ def test_a_holder_that_cannot_be_found(
     if has.MACOS:
         shown = f"one of the processes that `lsof {path}` shows"
         assert is_one_line(first, f"{shown} is writing")
-        assert is_one_line(second, f"allow a longer lock timeout; {shown} has it now\n")
+        assert is_one_line(second, f"allow a longer lock timeout; {shown} holds it now\n")
     else:
         assert is_one_line(first, "another process, which the system does not name, is writing")
         assert is_one_line(second, "allow a longer lock timeout\n")
@@ -357,4 +359,4 @@ def test_what_shows_the_holder_on_macos(
     with open_filter("one seen") as seen, seen.claim([b"a"]):
         done = mmbloom("add", "one seen", "--lock-timeout", "0", stdin=b"b\n")
     command = f"lsof {option}'{here}/one seen'"
-    assert refused(done, 4, f"one of the processes that `{command}` shows has it now\n")
+    assert refused(done, 4, f"one of the processes that `{command}` shows holds it now\n")

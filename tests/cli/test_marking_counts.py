@@ -116,7 +116,9 @@ def test_no_space_for_a_pipe(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     full = partial(Path("/dev/full").open, "r+b", buffering=0)
     monkeypatch.setattr("tempfile.TemporaryFile", full)
     done = mmbloom("dedup", "seen", *EXACT, "-c", stdin=b"a\n")
-    assert refused(done, 5, f"{tempfile.gettempdir()}: No space left on device: stdin is kept here")
+    assert refused(
+        done, 5, f"{tempfile.gettempdir()}: No space left on device: stdin is copied to this folder"
+    )
 
 
 # An input, what is in its place when one has been counted, what is printed, and by the next run.
@@ -154,7 +156,7 @@ def test_an_input_that_changes(
         patch.setattr(counts, "CountedWriter", change)
         done = inside("dedup", "seen", *EXACT, "-c", "in")
     if printed is None:
-        assert refused(done, 5, "has changed between counting and printing")
+        assert refused(done, 5, "changed between counting and printing")
     else:
         assert done == (0, printed, "")
     assert inside("dedup", "seen", "-c", "in")[:2] == (0, later)
@@ -220,10 +222,10 @@ def test_dry_run_names_the_filter(here: Path, kind: list[str]) -> None:
             assert (code, out, err) == (0, b"a\nb\nc\n", "")
             continue
         assert (code, out) == (6, b"a\nb\n")
-        said = "mmbloom: nothing is marked, as this is a dry run; a run would end so: "
+        said = "mmbloom: dry run, nothing is marked; a real run would end with: "
         assert err.startswith(f"{said}{here / 'seen'}: is full: it holds about 2 keys")
-        assert is_one_line(err, "stopped in in: what is printed is marked, and nothing else; ")
-        assert kind or f"mmbloom grow {here / 'seen'} makes room: then run the same" in err
+        assert is_one_line(err, "stopped in in: only the printed lines are marked; ")
+        assert kind or f"make room with mmbloom grow {here / 'seen'}, then run the same" in err
         assert tempfile.gettempdir() not in err.replace(str(here), "")
     assert os.listdir(here) == ["in"]
 
@@ -295,7 +297,7 @@ def test_temporary_folder_given_relatively(here: Path, monkeypatch: pytest.Monke
     done = started("dedup", "seen", "-n", "1", "-p", "1e-9", "--dry-run", "in")
     assert (done.code, done.out) == (6, b"a\n")
     seen = here / "seen"
-    assert is_one_line(done.err, f"so: {seen}: is full", f"mmbloom grow {seen} makes room")
+    assert is_one_line(done.err, f"with: {seen}: is full", f"make room with mmbloom grow {seen}")
 
 
 LINES = b"a\nb\na\nc\nb\na\n"

@@ -33,7 +33,7 @@ def test_remove(counting: Path, tmp_path: Path) -> None:
         assert seen.info().flushed_ns > flushed_ns
     done = mmbloom("remove", counting, "-t,", "-k2", stdin=b"x,a\n")
     assert (done.code, done.out) == (0, b"")
-    assert is_one_line(done.err, 'was filled by "whole lines"')
+    assert is_one_line(done.err, 'was filled with the key rule "whole lines"')
     assert CountingBloomFilter.open(counting, "r").info().positions_set == 0
 
 

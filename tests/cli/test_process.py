@@ -127,7 +127,7 @@ def test_no_half_made_file_of_a_process(folder: Path, sent: signal.Signals, code
         assert [name for name in os.listdir(folder) if name.startswith(".mmbloom-")]
         child.send_signal(sent)
         _, err = child.communicate(timeout=PATIENCE)
-        said = b"mmbloom: interrupted; no half-made file is left\n" if code == 130 else b""
+        said = b"mmbloom: interrupted; no incomplete file is left\n" if code == 130 else b""
         assert (child.returncode, err) == (code, said)
     check_folder(folder, "seen")
 
@@ -142,7 +142,7 @@ def test_interrupted_amid_lines(folder: Path, command: str) -> None:
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=PATIENCE)[1].decode()
         assert process.returncode == 130, said
-        assert is_one_line(said, "interrupted; ", "run it again to go on")
+        assert is_one_line(said, "interrupted; ", "run the same command again to continue")
 
 
 def test_interrupted_dry_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

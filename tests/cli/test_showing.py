@@ -203,7 +203,7 @@ def test_date(
 ) -> None:
     path = make(tmp_path / "a", range(keys), capacity=1000, error_rate=1e-9)
     said = aged(path, now, age) or ""
-    found = re.fullmatch(r"will be passed about (.*), at the pace since it was made", said)
+    found = re.fullmatch(r"will be passed around (.*), at the pace since it was created", said)
     assert found
     then = datetime.strptime(found[1], form).replace(tzinfo=UTC)
     assert abs(then - NOW - timedelta(seconds=ahead)) < timedelta(seconds=within)
@@ -222,14 +222,14 @@ def test_nothing_to_go_by(tmp_path: Path, now: int) -> None:
     path = make(tmp_path / "b", range(100))
     seal(path)
     assert aged(path, now, 10 * DAY) is None
-    assert rows("info", path)["sealed"] == "read-only for ever"
+    assert rows("info", path)["sealed"] == "permanently read-only"
     assert "sealed" not in rows("info", str(tmp_path / "a"))
 
 
 def test_passed(tmp_path: Path, now: int) -> None:
     path = make(tmp_path / "a", range(800), capacity=1000)
     change_header(path, CAPACITY, "<Q", 500)
-    passed = "is passed: about 0.4 % of new lines are now taken for seen"
+    passed = "passed: about 0.4 % of new lines are now taken for seen"
     assert aged(path, now, 0) == passed
     seal(path)
     assert aged(path, now, 10 * DAY) == passed
@@ -241,13 +241,13 @@ def test_any_time(tmp_path: Path, now: int, created: int) -> None:
     change_header(path, CREATED, "<Q", created)
     change_header(path, CAPACITY, "<Q", 2**64 - 1)
     said = rows("info", path).get("capacity")
-    never = "not passed in a thousand years, at the pace since it was made"
+    never = "not passed in a thousand years, at the pace since it was created"
     assert said == (never if created < 2 else None)
 
 
 def test_error_rates(tmp_path: Path) -> None:
     path = make(tmp_path / "a", range(1000), capacity=1000, error_rate=0.05)
-    found = re.fullmatch(r"(\S+), planned 0.05", rows("info", path)["error rate now"])
+    found = re.fullmatch(r"(\S+), at capacity 0.05", rows("info", path)["error rate now"])
     assert found
     assert float(found[1]) == pytest.approx(0.05, rel=0.25)
 

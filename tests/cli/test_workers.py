@@ -108,7 +108,7 @@ def test_a_warning_in_a_worker_is_one_line(here: Path, jobs: str) -> None:
     sizes = ("-n100", "--seed=1", "--when-full=warn")
     done = mmbloom("dedup", "seen", "in", *sizes, "--output-dir", "out", "-j", jobs)
     assert done.code == 0
-    assert is_one_line(done.err, "is past its plan", "seen")
+    assert is_one_line(done.err, "is past its capacity", "seen")
 
 
 @FULL_DISK
@@ -148,7 +148,7 @@ def test_a_worker_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("mmbloom.cli.workers.Popen", fork)
     limits = "ulimit -u" if has.MACOS else "ulimit -u, or pids.max of a cgroup"
-    with pytest.raises(InputError, match=rf"no more processes \({limits}\): lower -j"):
+    with pytest.raises(InputError, match=rf"no more processes \({limits}\): give a smaller -j"):
         run_jobs([DiesAtWork()], 1, [Tally()], lambda _: None)
 
 
@@ -202,7 +202,11 @@ def test_signals_end_all_workers(tmp_path: Path, sent: signal.Signals, code: int
         (os.kill if to == "the command" else os.killpg)(process.pid, sent)
         out, err = process.communicate(timeout=PATIENCE)  # until the workers have ended
     assert (process.returncode, out) == (code, b"")
-    assert err == b"" if code == 143 else is_one_line(err.decode(), "run it again to go on")
+    assert (
+        err == b""
+        if code == 143
+        else is_one_line(err.decode(), "run the same command again to continue")
+    )
 
 
 @pytest.mark.skipif(not has.PROC, reason="this system has no /proc, to see what is blocked")
