@@ -3,54 +3,54 @@
 ::
 
     MmbloomError (Exception)
-    |-- FormatError (ValueError)              these bytes are not a filter
-    |   |-- NoFilterError                     nor do they begin as one
-    |   |-- DamagedHeaderError                  its checksum is wrong: `repair` makes another
+    |-- FormatError (ValueError)              the file is not a valid filter
+    |   |-- NoFilterError                     it does not even begin like one
+    |   |-- DamagedHeaderError                the header's checksum is wrong: see `repair`
     |   |-- OtherKindError                    a filter, but for another class
-    |   `-- NewerFormatError                  a filter, but of a later mmbloom
-    |-- ParameterMismatchError (ValueError)        the filter there is not the one asked for
+    |   `-- NewerFormatError                  a filter made by a later mmbloom
+    |-- ParameterMismatchError (ValueError)   the existing filter has other parameters
     |-- IncompatibleFiltersError (ValueError)      filters that cannot be combined
     |-- FileChangedError (RuntimeError)       the file was replaced, resized or removed
     |-- ReadOnlyError (io.UnsupportedOperation)
     |-- ClosedFilterError (ValueError)
-    |-- LockTimeoutError (TimeoutError)            another writer kept the lock
-    |-- ReentryError (RuntimeError)           the thread that holds the lock, again
-    |-- DurabilityError (OSError)             a flush failed: trust nothing unflushed
-    |-- CommitConflictError (RuntimeError)         another run has made this generation
-    |-- LostBitsError (RuntimeError)          keys just added are not there
-    |-- FilterFullError (RuntimeError)        a batch goes past what was planned for
-    |-- NetworkFileSystemError (OSError)      two hosts would lose bits
-    |-- KeyTypeError (TypeError)              not a kind of key, with its position
-    |-- KeyEncodingError (ValueError)         a str that UTF-8 cannot carry
+    |-- LockTimeoutError (TimeoutError)       another writer kept the lock
+    |-- ReentryError (RuntimeError)           the thread already holds the lock
+    |-- DurabilityError (OSError)             a flush failed: unflushed keys may be lost
+    |-- CommitConflictError (RuntimeError)    another run has committed this generation
+    |-- LostBitsError (RuntimeError)          keys just added are not found
+    |-- FilterFullError (RuntimeError)        a batch would exceed the capacity
+    |-- NetworkFileSystemError (OSError)      two hosts would lose each other's bits
+    |-- KeyTypeError (TypeError)              a type that cannot be a key
+    |-- KeyEncodingError (ValueError)         a str that UTF-8 cannot encode
     |-- InputError (ValueError)               an input is damaged, cut off, or has no lines
-    |-- MissingLibraryError (ImportError)          an extra is not installed
-    |-- ColumnError (ValueError)              a header without the column, or with two
-    `-- OpenQuoteError (ValueError)           a row of CSV that never ends
+    |-- MissingLibraryError (ImportError)     an extra is not installed
+    |-- ColumnError (ValueError)              a CSV column is missing, or there twice
+    `-- OpenQuoteError (ValueError)           a CSV row that never ends
 
     MmbloomWarning (UserWarning)
-    |-- CapacityWarning                       more keys than the filter was planned for
-    |-- EngineWarning                         the compiled engine cannot serve
+    |-- CapacityWarning                       more keys than the filter's capacity
+    |-- EngineWarning                         the compiled engine is not available
     `-- ReservationWarning                    this file system cannot reserve disk space
 
-Each error has a builtin as its second base, so code that knows nothing of mmbloom can
-catch it; carries what it knows as attributes; and survives pickling between processes.
-A full disk, a missing file or a refused permission is the system's own `OSError`.
+Each error has a builtin exception as its second base, so that code which does not know mmbloom can
+catch it. Details are attributes, and errors can be pickled between processes. A full disk, a
+missing file or a refused permission is the system's own `OSError`.
 
-Common to all calls of a kind (docstrings add what is special to one):
+These are the errors common to all calls of a kind; docstrings add those specific to one call:
 
 ======================  ====================================================================
 a call that             raises
 ======================  ====================================================================
-takes keys              `KeyTypeError` or `KeyEncodingError` if a key cannot be one, `ValueError`
-                        if a column is damaged; all name the position of the key
-reads a filter by path  `FormatError` if it is none, is sealed and damaged, or is a folder of
-                        which a file is missing or damaged; `FileChangedError` if it is truncated
-                        or overwritten while it is read
-makes a filter          `FileExistsError` if something is at the path, or the exclusions of a
-                        filter that was there; `NetworkFileSystemError` on such a file system,
-                        without ``allow_network``; `OSError` (ENOSPC) if there is no space
+takes keys              `KeyTypeError` or `KeyEncodingError` for an invalid key, `ValueError` for a
+                        damaged column; each names the position
+reads a filter by path  `FormatError` if it is not a filter, if it is sealed and damaged, or if a
+                        file of a folder is missing or damaged; `FileChangedError` if it is
+                        truncated or overwritten while it is read
+makes a filter          `FileExistsError` if something is at the path, or if the exclusions of a
+                        former filter are still there; `NetworkFileSystemError` on a network file
+                        system without ``allow_network``; `OSError` (ENOSPC) if the disk is full
 changes an open filter  `ReadOnlyError`, `ClosedFilterError`, `LockTimeoutError`, `ReentryError`,
-                        and `FileChangedError`, `DurabilityError`
+                        as well as `FileChangedError` and `DurabilityError`
 ======================  ====================================================================
 """
 
@@ -58,9 +58,9 @@ import io as _io  # without the underscore, `from mmbloom.errors import *` has i
 
 
 class MmbloomError(Exception):
-    """Base of all errors of mmbloom.
+    """Base class of all mmbloom errors.
 
-    A pickle has the message and the attributes, and calls no constructor of a subclass.
+    Pickling keeps the message and the attributes, and does not call a subclass's constructor.
     """
 
     def __init__(self, message: str) -> None:
@@ -84,9 +84,9 @@ class FormatError(MmbloomError, ValueError):
     path : str
         The file.
     field : str
-        The part of it that is wrong.
+        The part of the file that is wrong.
     found, expected : str
-        What stands there, and what would be right.
+        The value found there, and what was expected.
     """
 
     def __init__(self, path: str, field: str, found: str, expected: str, said: str = "") -> None:
@@ -96,22 +96,22 @@ class FormatError(MmbloomError, ValueError):
 
 
 class NoFilterError(FormatError):
-    """There is no header, or no manifest: this is something else, or was cut off."""
+    """There is no header or manifest: the file is something else, or it was cut off."""
 
 
 class DamagedHeaderError(FormatError):
-    """The header of a filter does not have its checksum; `repair` makes a sound filter of it."""
+    """The header's checksum does not match; `repair` makes a sound filter from the file."""
 
 
 class OtherKindError(FormatError):
-    """The filter is of another kind than the one asked for, which another class opens.
+    """The filter is of another kind: another class opens it.
 
     Attributes
     ----------
     path, field, found, expected : str
-        As of `FormatError`.
+        Same as for `FormatError`.
     kind : str
-        Its kind: "bits", "counters", "growing" or "rotating".
+        The filter's kind: "bits", "counters", "growing" or "rotating".
     """
 
     def __init__(self, path: str, kind: str, found: str, expected: str) -> None:
@@ -120,11 +120,11 @@ class OtherKindError(FormatError):
 
 
 class NewerFormatError(FormatError):
-    """The file was made by a later version of mmbloom, which is needed to read it."""
+    """The file was made by a later version of mmbloom; reading it needs that version."""
 
 
 class ParameterMismatchError(MmbloomError, ValueError):
-    """The filter that exists was made with other parameters than those asked for.
+    """The existing filter was made with different parameters.
 
     Attributes
     ----------
@@ -133,12 +133,12 @@ class ParameterMismatchError(MmbloomError, ValueError):
     field : str
         The first parameter that differs.
     found, expected : str
-        Its value in the file, and the value asked for.
+        The value in the file, and the value asked for.
     """
 
     def __init__(self, path: str, field: str, found: str, expected: str, said: str = "") -> None:
         said = said or (
-            f"exists with {field} {found}, asked for {expected}; open it as it is, or choose "
+            f"exists with {field} {found}, expected {expected}; open it as it is, or choose "
             "another path"
         )
         super().__init__(f"{path}: {said}")
@@ -146,21 +146,21 @@ class ParameterMismatchError(MmbloomError, ValueError):
 
 
 class IncompatibleFiltersError(MmbloomError, ValueError):
-    """Two filters cannot be united, intersected or compared: they differ in a parameter.
+    """Two filters cannot be united, intersected or compared: their parameters differ.
 
     Attributes
     ----------
     path, other : str
         The two files.
     differences : tuple of (str, str, str)
-        Each parameter that differs: its name, its value in `path` and its value in `other`.
+        For each parameter that differs: its name, its value in `path` and its value in `other`.
     """
 
     def __init__(self, path: str, other: str, differences: tuple[tuple[str, str, str], ...]):
         said = ", ".join(f"{field} {here} and {there}" for field, here, there in differences)
         super().__init__(
-            f"{path} and {other}: cannot be combined, they differ in {said}; make filters that "
-            "are to be combined with like= (--like) of one of them"
+            f"{path} and {other}: cannot be combined, because their parameters differ: {said}; "
+            "create one of them with like= (--like) the other"
         )
         self.path, self.other, self.differences = path, other, differences
 
@@ -182,7 +182,7 @@ class FileChangedError(MmbloomError, RuntimeError):
 
 
 class ReadOnlyError(MmbloomError, _io.UnsupportedOperation):
-    """A write to a filter that was opened for reading only.
+    """The filter is read-only: it was opened with ``mode="r"``, or it is sealed.
 
     Attributes
     ----------
@@ -193,12 +193,12 @@ class ReadOnlyError(MmbloomError, _io.UnsupportedOperation):
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: cannot be written, {reason}")
+        super().__init__(f"{path}: is read-only, because {reason}")
         self.path, self.reason = path, reason
 
 
 class ClosedFilterError(MmbloomError, ValueError):
-    """A call on a filter after its `close`.
+    """The filter was used after `close`.
 
     Attributes
     ----------
@@ -227,16 +227,17 @@ class LockTimeoutError(MmbloomError, TimeoutError):
     def __init__(self, path: str, seconds: float, lock: str = "the write lock") -> None:
         super().__init__(
             f"{path}: {lock} was held by others for {seconds:g} s; "
-            "try again, or allow a longer lock timeout"
+            "try again, or set a longer lock timeout"
         )
         self.path, self.seconds, self.lock = path, seconds, lock
 
 
 class ReentryError(MmbloomError, RuntimeError):
-    """The thread that holds the write lock called again where no correct answer exists.
+    """The thread already holds the write lock, and the call could not answer correctly.
 
-    It did so in another task of its event loop; in a signal handler (or the like) during a call;
-    or in a claim within a claim of the same filter. The message says what to use instead.
+    This happens when another task of the same event loop holds the lock, when a signal handler or
+    a finaliser interrupts a call, or when a claim is entered inside another claim of the same
+    filter. The message says what to do instead.
 
     Attributes
     ----------
@@ -252,36 +253,36 @@ class ReentryError(MmbloomError, RuntimeError):
 
 
 class DurabilityError(MmbloomError, OSError):
-    """A flush failed, now or earlier; this filter object takes no more writes.
+    """A flush failed, now or earlier; this filter object accepts no more writes.
 
     Attributes
     ----------
     path : str
         The file.
     reason : str
-        What the operating system said.
+        The operating system's message.
     """
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
-            f"{path}: a flush failed ({reason}); keys added since the last good flush may not "
-            "be on the disk: close the filter, check the disk, open it and add them again"
+            f"{path}: a flush failed ({reason}); keys added since the last successful flush may "
+            "not be on the disk: close the filter, check the disk, open it and add them again"
         )
         self.path, self.reason = path, reason
 
 
 class CommitConflictError(MmbloomError, RuntimeError):
-    """Another run has made the generation that this one was to make: nothing of this one counts.
+    """Another run has committed this generation; this run changed nothing.
 
-    Of two drivers that start from one generation of a state only one can commit. The other throws
-    away what it has written, its rows included, and begins again from the new generation.
+    If two drivers start from the same generation of a state, only one can commit. The other must
+    discard its output, including its rows, and start again from the new generation.
 
     Attributes
     ----------
     path : str
         The state.
     generation : int
-        The generation that was to be made.
+        The generation that could not be committed.
     reason : str
         What happened.
     """
@@ -289,13 +290,13 @@ class CommitConflictError(MmbloomError, RuntimeError):
     def __init__(self, path: str, generation: int, reason: str) -> None:
         super().__init__(
             f"{path}: generation {generation} cannot be committed: {reason}; drop the rows of this "
-            "run, and begin again"
+            "run, and start again"
         )
         self.path, self.generation, self.reason = path, generation, reason
 
 
 class LostBitsError(MmbloomError, RuntimeError):
-    """`verify_after_add` did not find keys that were just added.
+    """A filter opened with ``verify_after_add`` did not find keys that were just added.
 
     Attributes
     ----------
@@ -305,32 +306,33 @@ class LostBitsError(MmbloomError, RuntimeError):
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"{path}: keys that were just added are not found, so something else writes to the "
-            "file or its memory; find out what does, then add the batch again"
+            f"{path}: keys that were just added are not found: something else writes to the file "
+            "or its memory; find out what it is, then add the batch again"
         )
         self.path = path
 
 
 class FilterFullError(MmbloomError, RuntimeError):
-    """A batch goes past what the filter was planned for: none of it was marked.
+    """A batch would take the filter past its capacity, so none of the batch was added.
 
-    Raised where the filter was opened with ``on_full="raise"``. Past its plan a filter reports
-    more and more new keys as seen. `update` adds an iterable in batches of 16,384 keys, and those
+    Raised by a filter opened with ``on_full="raise"``. Past its capacity, a filter reports more and
+    more new keys as already seen. `update` splits an iterable into batches of 16,384 keys; batches
     before this one stay added.
 
-    A run of a cluster raises it too, in a task or in its commit, which then has no effect.
+    A run on a cluster also raises it, in a task or when it commits; nothing is then committed.
 
     Attributes
     ----------
     path : str
         The file, the folder, or the state of a cluster.
     keys : int
-        About how many keys it holds; of a run, with those of the run, at the least.
+        Estimated number of keys in the filter. For a run on a cluster, a lower estimate that
+        includes the keys of the run.
     capacity : int
-        How many it was planned for; of a `RotatingFilter` in a period.
+        The filter's capacity; for a `RotatingFilter`, its capacity per period.
     fits : int or None
-        How many keys of the batch, nulls left out, it still has room for, from the first on; of a
-        run None.
+        How many leading keys of the batch still fit, not counting nulls; None for a run on a
+        cluster.
     advice : str
         What to do.
     """
@@ -338,20 +340,19 @@ class FilterFullError(MmbloomError, RuntimeError):
     def __init__(self, path: str, keys: int, capacity: int, fits: int | None, advice: str) -> None:
         what, none = (
             f"holds about {keys} keys",
-            f"of this batch the first {fits} keys still fit, and",
+            f"the first {fits} keys of this batch still fit, but none was added",
         )
         if fits is None:
-            what, none = f"would hold about {keys} keys or more", "this run is not committed, and"
+            what, none = f"would hold about {keys} keys or more", "this run was not committed"
         super().__init__(
-            f"{path}: is full: it {what} and was planned for {capacity}; {none} none of it was "
-            f"marked: {advice}"
+            f"{path}: is full: it {what} and has a capacity of {capacity}; {none}; {advice}"
         )
         self.path, self.keys, self.capacity = path, keys, capacity
         self.fits, self.advice = fits, advice
 
 
 class NetworkFileSystemError(MmbloomError, OSError):
-    """Writing on a network file system was refused: two hosts would lose each other's bits.
+    """The file is on a network file system, where two hosts would lose each other's bits.
 
     Attributes
     ----------
@@ -364,7 +365,7 @@ class NetworkFileSystemError(MmbloomError, OSError):
     def __init__(self, path: str, file_system: str) -> None:
         super().__init__(
             f"{path}: is on a network file system ({file_system}), where two hosts would lose "
-            "each other's bits; use a local disk, or allow_network=True from one host only"
+            "each other's bits; use a local disk, or pass allow_network=True on one host only"
         )
         self.path, self.file_system = path, file_system
 
@@ -375,9 +376,9 @@ class KeyTypeError(MmbloomError, TypeError):
     Attributes
     ----------
     found : str
-        What was given.
+        What was passed instead of a key.
     position : int or None
-        Its place in the batch; None for a single key, and for a batch that is wrong as a whole.
+        Its position in the batch; None for a single key, or if the whole batch is of a wrong type.
     """
 
     _ADVICE = "a key is bytes, str, an int within int64 or uint64, or a tuple of these"
@@ -388,21 +389,21 @@ class KeyTypeError(MmbloomError, TypeError):
         self._advice = advice
 
     def at(self, position: int) -> "KeyTypeError":
-        """Make the same error with another position: that of the key in a larger batch.
+        """Return the same error with another position: the key's position in a larger batch.
 
         Parameters
         ----------
         position : int
-            Its place there.
+            The new position.
 
         Returns
         -------
         KeyTypeError
-            A new error; this one stays as it is.
+            A new error; this one is unchanged.
 
         Examples
         --------
-        >>> KeyTypeError("float is not a kind of key", 2).at(1026).position
+        >>> KeyTypeError("float cannot be a key", 2).at(1026).position
         1026
         """
         return KeyTypeError(self.found, position, self._advice)
@@ -414,7 +415,7 @@ class KeyEncodingError(MmbloomError, ValueError):
     Attributes
     ----------
     position : int or None
-        Its place in the batch; None for a single key.
+        Its position in the batch; None for a single key.
     """
 
     def __init__(self, position: int | None = None) -> None:
@@ -424,17 +425,17 @@ class KeyEncodingError(MmbloomError, ValueError):
         self.position = position
 
     def at(self, position: int) -> "KeyEncodingError":
-        """Make the same error with another position: that of the key in a larger batch.
+        """Return the same error with another position: the key's position in a larger batch.
 
         Parameters
         ----------
         position : int
-            Its place there.
+            The new position.
 
         Returns
         -------
         KeyEncodingError
-            A new error; this one stays as it is.
+            A new error; this one is unchanged.
 
         Examples
         --------
@@ -445,9 +446,9 @@ class KeyEncodingError(MmbloomError, ValueError):
 
 
 class InputError(MmbloomError, ValueError):
-    """An input cannot be read to its end: it is damaged or cut off, or has no lines.
+    """An input is damaged or cut off, or has no lines.
 
-    What came before is done.
+    The lines before the damage have been processed.
     """
 
 
@@ -456,16 +457,16 @@ class MissingLibraryError(MmbloomError, ImportError):
 
 
 class ColumnError(MmbloomError, ValueError):
-    """The header of a CSV file does not have a column that is asked for, or has it twice."""
+    """A requested column is missing from the header of a CSV file, or is there twice."""
 
 
 class OpenQuoteError(MmbloomError, ValueError):
-    """A quote in a CSV file is never closed: no row ends there, and none is read.
+    """A quote in a CSV file is never closed, so the row cannot be read.
 
     Attributes
     ----------
     line : int
-        The number of the line in which the row begins, counted from 1.
+        The number of the line on which the row begins, counted from 1.
     """
 
     def __init__(self, line: int, end: str) -> None:
@@ -480,20 +481,20 @@ def _place(position: int | None) -> str:
 
 
 class MmbloomWarning(UserWarning):
-    """Base of all warnings of mmbloom."""
+    """Base class of all mmbloom warnings."""
 
 
 class CapacityWarning(MmbloomWarning):
-    """The filter goes past its plan: it reports more and more new keys as seen."""
+    """The filter is past its capacity: it reports more and more new keys as already seen."""
 
 
 class EngineWarning(MmbloomWarning):
-    """The compiled engine cannot serve, and numpy's does, several times slower.
+    """The compiled engine is not available, so the numpy engine is used: several times slower.
 
-    It is never raised: where warnings are errors it is printed to stderr instead, as an import must
-    not fail because it is slow. ``MMBLOOM_ENGINE=compiled`` insists on the compiled engine.
+    It is never raised. Where warnings are errors it is printed to stderr instead, because a slow
+    engine must not make the import fail. ``MMBLOOM_ENGINE=compiled`` makes it an `ImportError`.
     """
 
 
 class ReservationWarning(MmbloomWarning):
-    """The file system cannot promise reserved space: a full disk can end the process."""
+    """The file system cannot guarantee reserved space: a full disk can end the process."""

@@ -43,7 +43,7 @@ _CAST = "cast it to integers or strings"
 # Extension types whose storage is the value. The storage of others can be ambiguous: pandas' months
 # and days are both numbers, and a month would be the same key as some day.
 _TAKEN = ("arrow.uuid", "arrow.json")
-_STORED = "cast it to strings, or pass its storage where that alone is the value"
+_STORED = "cast it to strings, or pass its storage if that alone is the value"
 
 # Formats that hold no keys, by their first letters: what they are, and what to do.
 _REFUSED = {
@@ -65,7 +65,7 @@ _REFUSED = {
     "+s": ("structs, or a table", "pass one column"),
     "+m": ("maps", "pass its keys or its values"),
     "+u": ("unions", "pass one of its children"),
-    "+r": ("runs (run-end encoded)", "decode it"),
+    "+r": ("run-end encoded values", "decode it"),
 }
 
 
@@ -161,7 +161,7 @@ def _validity(array: Node) -> Valid:
         return None
     if not array.has_buffer(0):
         if array.null_count > 0:
-            raise ValueError("broken Arrow array: it counts nulls, and does not mark them")
+            raise ValueError("broken Arrow array: it has a null count but no validity bitmap")
         return None
     whole, odd = divmod(array.offset, 8)
     bits = array.buffer(0, np.uint8, (odd + array.length + 7) // 8, skip=whole)

@@ -35,11 +35,11 @@ AnyKeys = Keys | KeyBatch
 # Keys that are taken from an iterator at a time, so that memory stays bounded.
 _SLICE = 1 << 14
 
-_SKIP = "where a call takes nulls='skip', that leaves nulls out"
+_SKIP = "pass nulls='skip' to leave nulls out, where the call accepts it"
 _BATCH = "pass a list of keys, an array or a column"
 _SEVERAL = (
-    "a key is bytes, str, an int or a tuple of these; for several keys call add_many, "
-    "contains_many, remove_many, push_many, or update and difference_update of exclusions"
+    "a key is bytes, str, an int or a tuple of these; to pass several keys, call add_many, "
+    "contains_many, remove_many or push_many, or, for exclusions, update or difference_update"
 )
 _CAST = "cast it to integers or strings: .astype('int64') or .astype('str')"
 
@@ -161,8 +161,8 @@ def _from_array(keys: Array[Any], nulls: Nulls) -> Batch:
     rows = keys.ndim == 2 and keys.dtype == np.uint8
     if keys.ndim != 1 and not rows:
         raise ValueError(
-            f"an array of keys has one dimension, or two of uint8 (a key a row); this one has "
-            f"{keys.ndim} of {keys.dtype}"
+            f"an array of keys has one dimension, or two with dtype uint8 (one key per row); this "
+            f"one has {keys.ndim} with dtype {keys.dtype}"
         )
     if not rows and (keys.dtype.kind == "O" or keys.size == 0):
         return _from_list(keys.tolist(), 0, nulls)  # a masked item is None there
@@ -181,7 +181,7 @@ def _from_array(keys: Array[Any], nulls: Nulls) -> Batch:
         if (wrong := _engine.first_unencodable(keys)) >= 0:
             raise KeyEncodingError(wrong)
         return Batch([TextKeys(keys)], len(keys))
-    raise KeyTypeError(f"an array of dtype {keys.dtype} holds no keys", None, _CAST)
+    raise KeyTypeError(f"an array of dtype {keys.dtype} cannot hold keys", None, _CAST)
 
 
 def _from_masked(keys: Any, nulls: Nulls) -> Batch:
@@ -278,25 +278,25 @@ def joined(items: Sequence[bytes]) -> bytes:
 
 
 def columns(*values: Keys) -> list[tuple[Any, ...]]:
-    """Put columns side by side: of each row the tuple of its items, which is one key.
+    """Combine columns into composite keys: one tuple per row, and each tuple is one key.
 
     Parameters
     ----------
     *values : iterable, ndarray or Arrow column, each of length n
-        The columns, such as those of a dataframe; without nulls.
+        The columns, such as those of a dataframe, without nulls.
 
     Returns
     -------
     list of tuple, length n
-        For any call of a filter that takes several keys, which checks the items. It is made row
-        by row, and takes far longer than hashing a column does.
+        Keys for any filter method that takes several keys; that method checks the items. The list
+        is built row by row, which takes far longer than hashing a column.
 
     Raises
     ------
     KeyTypeError
-        If one of them is a single key, or no iterable.
+        If a column is a single key, or not iterable.
     ValueError
-        If they are not of one length, or an array has more than one dimension.
+        If the columns differ in length, or an array has more than one dimension.
 
     Examples
     --------
@@ -307,7 +307,7 @@ def columns(*values: Keys) -> list[tuple[Any, ...]]:
     items = [_items_of(column) for column in values]
     lengths = list(map(len, items))
     if len(set(lengths)) > 1:
-        raise ValueError(f"the columns have {lengths} items, expected as many in each")
+        raise ValueError(f"the columns have {lengths} items, expected equal lengths")
     return list(zip(*items, strict=True))
 
 
@@ -315,8 +315,8 @@ def _items_of(column: Any) -> list[Any]:
     """Return the items of a column as a list of Python objects."""
     if len(shape := getattr(column, "shape", (0,))) != 1:  # list() of a table is its names
         raise ValueError(
-            f"a column has one dimension, and this {type(column).__name__} has {len(shape)}: pass "
-            "each column by itself"
+            f"a column has one dimension, but this {type(column).__name__} has {len(shape)}: pass "
+            "each column separately"
         )
     for name in ("to_pylist", "to_list", "tolist"):  # of pyarrow; polars and pandas; numpy
         if hasattr(column, name):
@@ -349,39 +349,39 @@ def _to_bytes(key: Any, position: int | None, where: str = "") -> bytes:
         # Python refuses to convert an int of thousands of digits to text.
         bits = number.bit_length()
         shown = f"int {number}" if bits <= 128 else f"an int of {bits} bits"
-        raise KeyTypeError(f"{shown} is outside int64 and uint64", position)
+        raise KeyTypeError(f"{shown} does not fit int64 or uint64", position)
     if position is not None and not where and _is_null(key):
         raise KeyTypeError(f"{key} is a null", position, _SKIP)
     name = "a tuple" if issubclass(kind, tuple) else "None" if key is None else kind.__name__
-    said = f"{name}{where} is not a kind of key"
+    said = f"{name}{where} cannot be a key"
     if position is None and not where and isinstance(key, Iterable):
         raise KeyTypeError(said, None, _SEVERAL)
     raise KeyTypeError(said, position)
 
 
 def hash_many(keys: Keys, params: HasHash, *, threads: int | None = None) -> HashHalves:
-    """Hash a batch of keys once, for any number of filters with this hash and seed.
+    """Hash a batch of keys once, for any number of filters that share a hash and seed.
 
     Parameters
     ----------
     keys : iterable of bytes, str, int or tuple; ndarray; or Arrow column
-        As for `BloomFilter.add_many`, without nulls.
+        Same as for `BloomFilter.add_many`, but without nulls.
     params : FilterParams
-        Of one of the filters. Only its hash and seed count: filters of other sizes, layouts and
-        kinds take the same hashes.
+        The parameters of one of the filters. Only the hash and seed matter: filters of other sizes,
+        layouts and kinds accept the same hashes.
     threads : int, optional
-        How many threads may hash, as for `BloomFilter.open`.
+        Number of threads to hash with, as for `BloomFilter.open`.
 
     Returns
     -------
     h1, h2 : ndarray of uint64, shape (n,)
-        The two halves of each key's hash: what `add_hashes` and `contains_hashes` take.
+        The two halves of each key's hash, for `add_hashes` and `contains_hashes`.
 
     Raises
     ------
     KeyTypeError, KeyEncodingError, ValueError
-        If a key cannot be one, or a column is damaged; names the position. A null is an error:
-        leave nulls out first.
+        If a key is invalid, or a column is damaged; the error names the position. Nulls are errors:
+        remove them first.
 
     Examples
     --------
@@ -412,7 +412,7 @@ def checked_hashes(h1: Words, h2: Words) -> HashHalves:
     for name, half in (("h1", h1), ("h2", h2)):
         if not isinstance(half, np.ndarray) or half.dtype.newbyteorder("=") != np.uint64:
             found = f"of {half.dtype}" if isinstance(half, np.ndarray) else type(half).__name__
-            raise TypeError(f"{name} is {found}, expected an array of uint64, as of hash_many")
+            raise TypeError(f"{name} is {found}, expected an array of uint64 from hash_many")
         if half.ndim != 1:
             raise ValueError(f"{name} has {half.ndim} dimensions, expected 1")
     if len(h1) != len(h2):

@@ -56,14 +56,14 @@ class Kind(NamedTuple):
     count_set: Callable[[Words], int]
 
     def __str__(self) -> str:
-        return f"{self.number} ({self.noun}), a {self.opened_by}"
+        return f"{self.number} ({self.noun}, a {self.opened_by})"
 
 
 BITS = Kind(
     KIND_BITS,
     "bits",
     "BloomFilter",
-    "to count keys, create a CountingBloomFilter (mmbloom create --counting) and add them to it",
+    "to remove keys, create a CountingBloomFilter (mmbloom create --counting) and add the keys",
     count_set,
 )
 
@@ -71,7 +71,7 @@ COUNTERS = Kind(
     KIND_COUNTERS,
     "counters",
     "CountingBloomFilter",
-    "its to_bloom(path) writes a plain filter of the keys that it holds",
+    "its to_bloom(path) writes a plain filter with the same keys",
     count_nonzero,
 )
 
@@ -192,7 +192,7 @@ def open_regular(path: str, mode: int, *, of_folders: str = "") -> int:
     except OSError as error:
         if error.errno == errno.EACCES and mode == os.O_RDWR:
             raise PermissionError(
-                error.errno, "no permission to write; only reading (mode='r') needs none", path
+                error.errno, "no permission to write; open it with mode='r' to read it", path
             ) from None
         raise
     try:
@@ -239,7 +239,7 @@ def read_only_reason(header: Header, *, writable: bool) -> str:
     if not writable:
         return "it was opened with mode='r'"
     if header.sealed:
-        return "it is sealed: make a copy to add to"
+        return "it is sealed; make a copy to add keys"
     if header.read_only_compatible & ~SEALED:
-        return "it was made by a newer mmbloom: use that one to add"
+        return "it was made by a newer mmbloom; use that version to add keys"
     return ""

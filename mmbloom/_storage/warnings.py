@@ -27,7 +27,7 @@ def _ours(module: str) -> bool:
 def warn_past_plan(path: str, params: FilterParams, fill: Fill) -> None:
     """Warn that a filter is past its plan; call it last, as a warning may be raised."""
     warn(
-        f"{path}: {fill}; false positives rise above {params.error_rate:g}: {fill.taken()}; "
+        f"{path}: {fill}; its error rate rises above {params.error_rate:g}: {fill.taken()}; "
         "make a larger filter",
         CapacityWarning,
     )
@@ -57,9 +57,7 @@ def warn_if_any_past_plan(folder: str, kind: str, files: Iterable[Counted]) -> N
     """Warn once of a folder whose files have more keys than planned; call it last, as above."""
     advice = "make a folder of larger files"
     if kind == "rotating":
-        advice = (
-            "that ends with its period; a folder with more keys a period keeps the next from it"
-        )
+        advice = "this ends with the period; to prevent it, make a folder with more keys per period"
     fills = [(file.fill, file.path) for file in files]
     past = [(fill, file) for fill, file in fills if fill.is_past]
     if not past:
@@ -67,8 +65,8 @@ def warn_if_any_past_plan(folder: str, kind: str, files: Iterable[Counted]) -> N
     rate = rate_of_any(fill.now for fill, _ in fills)
     most, file = max(past, key=lambda one: one[0].keys / one[0].capacity)
     warn(
-        f"{folder}: {len(past)} of {len(fills)} files hold more keys than planned, "
-        f"{os.path.basename(file)} {most}: {share_of(rate)} of new keys are now taken for seen; "
+        f"{folder}: {len(past)} of {len(fills)} files are past their capacity, "
+        f"{os.path.basename(file)} {most}: {share_of(rate)} of new keys are now reported as seen; "
         f"{advice}",
         CapacityWarning,
     )

@@ -85,7 +85,7 @@ class FileFilter(Filter):
             resident=options.resident,
         )
         if folder:
-            storage.read_only_reason = f"it is a file of the folder {folder}: open that"
+            storage.read_only_reason = f"it is a file of the folder {folder}; open the folder"
         exclusions = ExclusionList(exclusions_path(path), storage.header.params.key_hash)
         on_full = None if options.on_full == "grow" else options.on_full
         return self._FILE(storage, exclusions, options, on_full=on_full)

@@ -16,10 +16,10 @@ from mmbloom.errors import FilterFullError
 from mmbloom.sizing import Fill, full_at, most_keys
 
 TO_GROW = (
-    "let it grow, with on_full='grow' (--when-full grow) or mmbloom.grow (mmbloom grow), or go on "
-    "past the plan with on_full='warn' (--when-full warn)"
+    "let it grow with on_full='grow' (--when-full grow) or mmbloom.grow (mmbloom grow), or go "
+    "past its capacity with on_full='warn' (--when-full warn)"
 )
-NOT_TO_GROW = "make a larger one, or go on past the plan with on_full='warn' (--when-full warn)"
+NOT_TO_GROW = "make a larger one, or go past its capacity with on_full='warn' (--when-full warn)"
 
 
 class CapacityCheck:

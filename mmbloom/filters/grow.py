@@ -148,7 +148,7 @@ def why_not(params: FilterParams, fill: Fill) -> str:
     """Return why a file cannot become the first of a growing folder, or ""."""
     if fill.is_useless:
         return (
-            f"{fill.taken()}, and a folder with it would go on with that; make a new "
+            f"{fill.taken()}, and a folder made from it would be no better; make a new "
             "filter, and add the keys again"
         )
     try:

@@ -1,13 +1,14 @@
-"""How large a filter is: arithmetic only, without files or keys. The public module of formulas.
+"""Sizing: how many bits and hashes a filter needs, and how many false positives to expect.
 
-``formulas``  false positives and counts, in both layouts, with their sources
+``formulas``  false-positive rates and key counts in both layouts, with their sources
 ``params``    `FilterParams`, and the limits of the format
 
-Here are plans: bits and hashes of a new filter, and the keys that these are good for. The standard
-layout has formulas, the blocked one a search.
+These functions only compute: they need no file and no keys. `plan` chooses the bits and hashes of a
+new filter, and `capacity_of` computes how many keys they are good for. The standard layout has
+formulas; the blocked layout needs a search.
 
-How full a filter is compares its keys with its plan; messages about that use the words here. Past
-its plan a filter calls more and more new keys seen: 95 % of them at 100 times its plan.
+Past its capacity, a filter reports more and more new keys as already seen: 95 % of them at 100
+times its capacity.
 """
 
 import math
@@ -81,8 +82,8 @@ def plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
     if rate(64 * high) > error_rate:
         raise ValueError(
             f"{capacity} keys at an error rate of {error_rate!r} need more than {_MOST} times the "
-            "textbook's bits in the standard layout, as its double hashing has few sets of "
-            "positions; use the blocked layout, or a higher error rate"
+            "textbook number of bits in the standard layout, whose double hashing has few distinct "
+            "sets of positions; use the blocked layout, or a higher error rate"
         )
     while high - low > 1:  # low is too small, high is large enough
         middle = (low + high) // 2
@@ -179,19 +180,19 @@ def plan(
     Parameters
     ----------
     capacity : int
-        Number of keys to plan for, at least 1.
+        Number of keys, at least 1.
     error_rate : float, default 0.01
-        False-positive rate when `capacity` keys are in, between 0 and 1.
+        False-positive rate when the filter holds `capacity` keys, between 0 and 1.
     layout : {"blocked", "standard"}, default "blocked"
         "standard": m = ceil(-n ln p / (ln 2)^2) rounded up to 64 and k = round(m/n ln 2), where n
-        is at least 64; more bits where that would give more than 1.05 p, as for 100 keys at 1e-6.
-        "blocked": the k and the smallest m whose `false_positive_rate` is at most p, and
-        the fewest blocks a key, 1 to 8, for which that m is at most 10 % above the textbook's
-        -n ln p / (ln 2)^2: 1 down to about 0.1 %, 2 at 1e-4 to 1e-6, 3 at 1e-9.
+        is at least 64; more bits if the rate would exceed 1.05 p, as with 100 keys at 1e-6.
+        "blocked": the k and the smallest m whose `false_positive_rate` is at most p, with
+        the fewest blocks per key, 1 to 8, for which that m is at most 10 % above the textbook
+        value -n ln p / (ln 2)^2: 1 down to about 0.1 %, 2 at 1e-4 to 1e-6, 3 at 1e-9.
     seed : int, default 0
-        Passed through.
+        Copied to the result.
     hash : {"siphash", "murmur3"}, default "siphash"
-        Passed through: the size does not depend on it.
+        Copied to the result; the size does not depend on it.
 
     Returns
     -------
@@ -202,19 +203,21 @@ def plan(
     TypeError
         If `capacity` is not an int.
     ValueError
-        If a value is out of range, or no filter that this format allows is good enough.
+        If a value is out of range, or no filter that this format allows reaches the rate.
 
     Notes
     -----
-    The standard layout's formulas are the textbook's for the best k (Broder and Mitzenmacher,
-    "Network Applications of Bloom Filters", 2004); where that k is below 1 or above 64,
-    m = -k n / ln(1 - p^(1/k)). Where m is a power of two there are 64 bits more. As k is whole, the
-    rate at capacity can be above p: by 0.4 % of it at 0.01, by 5 % of it at most, near 0.35. The
-    blocked layout has no closed form (Putze, Sanders and Singler, "Cache-, Hash- and
-    Space-Efficient Bloom Filters", 2007): for each k the fewest blocks of 512 bits are found by
-    bisection. More blocks a key cost time, and whole pages of 64 blocks. A filter so small that no
-    such m is within the 10 % has the smallest m that there is, and with that the fewest blocks a
-    key: 100 keys at 1e-6 have one block a key, as a page would be eight times as large.
+    The standard layout uses the textbook formulas for the best k (Broder and Mitzenmacher,
+    "Network Applications of Bloom Filters", 2004). If that k is below 1 or above 64,
+    m = -k n / ln(1 - p^(1/k)). If m is a power of two, 64 bits are added. Because k is an integer,
+    the rate at capacity can be above p: by 0.4 % of p at 0.01, and by at most 5 % of p, near 0.35.
+
+    The blocked layout has no closed form (Putze, Sanders and Singler, "Cache-, Hash- and
+    Space-Efficient Bloom Filters", 2007), so for each k the fewest blocks of 512 bits are found by
+    bisection. More blocks per key cost time, and the array is then whole pages of 64 blocks. If a
+    filter is so small that no such m is within the 10 %, it gets the smallest m that reaches the
+    rate, with the fewest blocks per key: 100 keys at 1e-6 get one block per key, because a page
+    would be eight times as large.
 
     Examples
     --------
@@ -240,28 +243,29 @@ def capacity_of(
     layout: Layout = "blocked",
     blocks_per_key: int = 1,
 ) -> int:
-    """Find the most keys, at least 1, that bring a filter to an error rate; inverts `plan`.
+    """Compute how many keys a filter holds at an error rate, at least 1: the inverse of `plan`.
 
     Parameters
     ----------
     num_bits, num_hashes : int
         m and k of the filter.
     error_rate : float, default 0.01
-        Highest `false_positive_rate` to accept, between 0 and 1.
+        The highest acceptable `false_positive_rate`, between 0 and 1.
     layout : {"blocked", "standard"}, default "blocked"
-        How positions are spread.
+        Where a key's positions lie, as in `FilterParams`.
     blocks_per_key : int, default 1
-        Of the blocked layout.
+        Blocks per key in the blocked layout.
 
     Returns
     -------
     int
-        The largest n whose rate is at most that, found by bisection in both layouts.
+        The largest n with at most that rate, found by bisection in both layouts.
 
     Raises
     ------
     ValueError
-        If the error rate or the layout is none, or it cannot have that many blocks a key.
+        If the error rate or layout is invalid, or the layout does not allow that many blocks per
+        key.
 
     Examples
     --------
@@ -287,7 +291,7 @@ class BestPractice(NamedTuple):
     bits_per_key : int
         m/n.
     num_hashes : int
-        The k with the lowest error rate for it.
+        The k with the lowest error rate for that m/n.
     error_rate : float
         (1 - e^(-k n/m))^k.
     """
@@ -303,13 +307,13 @@ def best_practice_table(most_bits_per_key: int = 32) -> list[BestPractice]:
     Parameters
     ----------
     most_bits_per_key : int, default 32
-        Last row of the table.
+        Bits per key in the last row.
 
     Returns
     -------
     list of BestPractice
-        For each m/n the k from 1 to 64 with the lowest (1 - e^(-k n/m))^k: what Fan, Cao, Almeida
-        and Broder tabulate in "Summary Cache", 2000.
+        For each m/n, the k from 1 to 64 with the lowest (1 - e^(-k n/m))^k, as tabulated by Fan,
+        Cao, Almeida and Broder in "Summary Cache", 2000.
 
     Examples
     --------
@@ -325,23 +329,23 @@ def _best_row(bits_per_key: int) -> BestPractice:
 
 
 def best_practice(error_rate: float) -> BestPractice:
-    """Look up the fewest whole bits per key whose error rate is tolerable (standard layout).
+    """Look up the fewest whole bits per key that reach an error rate (standard layout).
 
     Parameters
     ----------
     error_rate : float
-        Highest false-positive rate to accept, between 1e-19 and 1.
+        The highest acceptable false-positive rate, between 1e-19 and 1.
 
     Returns
     -------
     BestPractice
-        The first row of `best_practice_table` that will do. `plan` needs fewer bits, as its bits
-        per key are no whole number.
+        The first row of `best_practice_table` that reaches it. `plan` needs fewer bits, because it
+        is not limited to whole bits per key.
 
     Raises
     ------
     ValueError
-        If it is not below 1, or so low that no filter with at most 64 hashes has it.
+        If the rate is not below 1, or too low for a filter with at most 64 hashes.
 
     Examples
     --------
@@ -375,7 +379,7 @@ def full_at(params: FilterParams) -> float:
 
 
 def share_of(error_rate: float) -> str:
-    """Return a false-positive rate as a share of new keys, for messages.
+    """Return a false-positive rate as a percentage, for messages.
 
     Examples
     --------
@@ -394,16 +398,16 @@ class Fill(NamedTuple):
     keys : float
         The estimated number of keys.
     capacity : int
-        How many were planned.
+        The filter's capacity.
     now : float
-        The false-positive rate to expect at present.
+        The false-positive rate to expect now.
 
     Examples
     --------
     >>> from mmbloom.sizing import plan
     >>> print(Fill.with_keys(plan(1000, 0.01), 2000).past_plan)
-    past its plan: it holds about 2000 keys and was planned for 1000: about 9.6 % of new keys are \
-now taken for seen
+    past its capacity: it holds about 2000 keys and has a capacity of 1000: about 9.6 % of new \
+keys are now reported as seen
     """
 
     keys: float
@@ -432,13 +436,13 @@ now taken for seen
         return self.now >= _USELESS_RATE
 
     def __str__(self) -> str:
-        return f"holds about {round(self.keys)} keys and was planned for {self.capacity}"
+        return f"holds about {round(self.keys)} keys and has a capacity of {self.capacity}"
 
     def taken(self, noun: str = "keys") -> str:
         """Return what it means for new keys, or lines."""
-        return f"{share_of(self.now)} of new {noun} are now taken for seen"
+        return f"{share_of(self.now)} of new {noun} are now reported as seen"
 
     @property
     def past_plan(self) -> str:
         """The whole message about a filter past its plan."""
-        return f"past its plan: it {self}: {self.taken()}"
+        return f"past its capacity: it {self}: {self.taken()}"

@@ -66,8 +66,8 @@ def test_go_on_past_the_plan(here: Path) -> None:
     assert is_one_line(
         ended.err,
         "seen: is past its capacity: it holds about",
-        "keys and was planned for 10: about",
-        "% of new lines are now taken for seen",
+        "keys and has a capacity of 10: about",
+        "% of new lines are now reported as seen",
     )
 
 
@@ -80,7 +80,7 @@ def test_stop_past_the_plan(here: Path) -> None:
         6,
         "stopped in stdin",
         "it is already past its capacity, and about",
-        "% of new lines are now taken for seen; make room",
+        "% of new lines are now reported as seen; make room",
     )
 
 
@@ -95,7 +95,7 @@ def test_stop_far_past_the_plan(here: Path) -> None:
     ended = mmbloom("dedup", "seen", "in", "--stats")
     assert (ended.code, json.loads(ended.err.splitlines()[0])["lines"]) == (6, 0)
     ended = mmbloom("dedup", "seen", "in")
-    assert refused(ended, 6, "seen: is full: it holds about", "new keys are now taken for seen")
+    assert refused(ended, 6, "seen: is full: it holds about", "new keys are now reported as seen")
     assert "it cannot grow: about" in ended.err
     assert (ended.out, "nothing was read" in ended.err) == (b"", True)
     assert "make room" not in ended.err
@@ -201,8 +201,8 @@ def test_every_command_says_so(here: Path) -> None:
         assert is_one_line(
             ended.err.splitlines(keepends=True)[0],
             "seen: is past its capacity: it holds about",
-            "keys and was planned for 100: about",
-            "of new lines are now taken for seen",
+            "keys and has a capacity of 100: about",
+            "of new lines are now reported as seen",
             "mmbloom grow seen",
         ), argv
     reported: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -220,8 +220,8 @@ def test_every_command_says_so(here: Path) -> None:
         assert is_one_line(
             ended.err.splitlines(keepends=True)[0],
             f"warning: {here / named}: holds about",
-            "keys and was planned for 100; ",
-            "of new keys are now taken for seen",
+            "keys and has a capacity of 100; ",
+            "of new keys are now reported as seen",
         ), command
     tried = mmbloom("dedup", "--dry-run", "seen", "in")
     assert (tried.code, tried.err.count("\n")) == (0, 1)
@@ -229,8 +229,8 @@ def test_every_command_says_so(here: Path) -> None:
     found = mmbloom("verify", "seen")
     assert (found.code, found.err) == (0, "")
     assert b"\nverdict         sound, but past its capacity" in found.out
-    assert b"keys and was planned for 100: about" in b" ".join(found.out.split())
-    assert b"of new keys are now taken for seen" in found.out
+    assert b"keys and has a capacity of 100: about" in b" ".join(found.out.split())
+    assert b"of new keys are now reported as seen" in found.out
     assert json.loads(mmbloom("verify", "seen", "--json").out)["past_plan"] is True
     shown = mmbloom("info", "seen")
     assert (shown.code, shown.err) == (0, "")
@@ -269,7 +269,7 @@ def test_a_file_of_a_folder_is_not_to_grow(here: Path) -> None:
     Path("manifest").rename(here / "seen" / "manifest.json")
     said = mmbloom("check", "-c", member, stdin=b"a\n").err
     assert "is past its capacity: it holds about" in said
-    assert "keys and was planned for 100: about" in said
+    assert "keys and has a capacity of 100: about" in said
     assert "grow" not in said
     for command in ("add", "grow"):
         ended = mmbloom(command, member, stdin=b"a\n")

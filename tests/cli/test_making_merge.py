@@ -164,8 +164,8 @@ def test_more_keys_than_planned(tmp_path: Path) -> None:
     assert (done.code, done.out) == (0, b"")
     rate = json.loads(inside("info", tmp_path / "out", "--json").out)
     assert rate["past_plan"]
-    said = f"about {100 * rate['current_error_rate']:.2g} % of new keys are now taken for seen"
-    assert is_one_line(done.err, f"{tmp_path / 'out'}: 1 of 1 files hold more keys", said)
+    said = f"about {100 * rate['current_error_rate']:.2g} % of new keys are now reported as seen"
+    assert is_one_line(done.err, f"{tmp_path / 'out'}: 1 of 1 files are past their capacity", said)
     check_merged(tmp_path / "out", one, two)
 
 

@@ -229,7 +229,7 @@ def test_a_copy_has_them(here: Path, form: str, options: str) -> None:
     listed = Path("kept", "exclusions") if form else Path("kept.exclusions")
     assert listed.stat().st_mode & 0o777 == (0o640 if options else 0o600)
     if options:
-        assert refused(inside("exclude", "kept", "--add", "c"), 3, "sealed", "cannot be written")
+        assert refused(inside("exclude", "kept", "--add", "c"), 3, "sealed", "is read-only")
 
 
 @EACH_FORM

@@ -134,7 +134,7 @@ def test_fail_above(tmp_path: Path, share: str, code: int, *, json_too: bool) ->
     done = inside("info", path, *options, "--fail-above", share)
     assert (done.code, done.out) == (code, inside("info", path, *options).out)
     said = f"{path}: is 80% full, above 70%: it holds about 80"
-    assert is_one_line(done.err, said, "planned for 1000") if code else done.err == ""
+    assert is_one_line(done.err, said, "capacity of 1000") if code else done.err == ""
 
 
 def test_fail_above_of_several(here: Path) -> None:
@@ -229,7 +229,7 @@ def test_nothing_to_go_by(tmp_path: Path, now: int) -> None:
 def test_passed(tmp_path: Path, now: int) -> None:
     path = make(tmp_path / "a", range(800), capacity=1000)
     change_header(path, CAPACITY, "<Q", 500)
-    passed = "passed: about 0.4 % of new lines are now taken for seen"
+    passed = "passed: about 0.4 % of new lines are now reported as seen"
     assert aged(path, now, 0) == passed
     seal(path)
     assert aged(path, now, 10 * DAY) == passed

@@ -109,18 +109,18 @@ def test_more_keys_than_planned(spark: Any, state: str) -> None:
     """Rows are not lost without a word: computing them fails, or the commit, or both were told."""
     few, many = (spark.range(keys).select("id") for keys in (5300, 40_000))
     far = mmbloom.cluster.spark.first_seen(many, "id", state=state, capacity=5000)
-    with pytest.raises(PythonException, match=r"FilterFullError: .*planned for 5000"):
+    with pytest.raises(PythonException, match=r"FilterFullError: .*capacity of 5000"):
         far.frame.count()
     with pytest.raises(FormatError, match="which no task wrote"):
         far.commit()
     near = mmbloom.cluster.spark.first_seen(few, "id", state=state)
     assert near.frame.count() == 5300
-    with pytest.raises(FilterFullError, match=r"planned for 5000.*with a larger capacity"):
+    with pytest.raises(FilterFullError, match=r"capacity of 5000.*with a larger capacity"):
         near.commit()
     assert Generations.open(state).generation == 0
     asked = mmbloom.cluster.spark.first_seen(many, "id", state=state, on_full="warn")
     assert asked.frame.count() < 40_000
-    with pytest.warns(CapacityWarning, match="planned for 5000"):
+    with pytest.warns(CapacityWarning, match="capacity of 5000"):
         asked.commit()
 
 

@@ -163,7 +163,7 @@ def test_a_full_filter_that_was_made_to_grow(tmp_path: Path) -> None:
             assert isinstance(dupes.seen, GrowingFilter)
             assert dupes.request_seen(A)
             assert dupes.request_seen(B) == (not settings)
-    with pytest.raises(ParameterMismatchError, match="capacity 10, asked for 20") as caught:
+    with pytest.raises(ParameterMismatchError, match="capacity 10, expected 20") as caught:
         made(BloomDupeFilter, MMBLOOM_FILE=path, MMBLOOM_CAPACITY=20).open()
     assert "remove all mmbloom settings" in "".join(caught.value.__notes__)
 

@@ -48,7 +48,7 @@ def test_clean_end_and_resumption(tmp_path: Path, seed: int, number: signal.Sign
         # A run with wrong settings is refused, and leaves the queue as it is.
         with crawler(site, **{**job, "MMBLOOM_CAPACITY": 5}) as process:
             refused = ended(process)
-        assert "exists with capacity 10000, asked for 5" in refused.log
+        assert "exists with capacity 10000, expected 5" in refused.log
         assert site.fetched.total() == before
         with ExitStack() as stack:
             each = [stack.enter_context(crawler(site, **one)) for one in (job, shared, shared)]

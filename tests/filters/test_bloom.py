@@ -283,7 +283,7 @@ def test_capacity_warning_once(create: Create, path: str, layout: Layout) -> Non
     assert [one.category for one in caught] == [CapacityWarning]
     message = str(caught[0].message)
     assert path in message
-    assert "was planned for 10000; false positives rise above 0.01" in message
+    assert "has a capacity of 10000; its error rate rises above 0.01" in message
     check_holds(seen, range(15_000))
 
 

@@ -48,7 +48,9 @@ def test_a_file_of_it_is_read_only_by_itself(grow: Create, folder: Path) -> None
             for change in CHANGES.values():
                 with pytest.raises(ReadOnlyError) as caught:
                     change(file)
-                assert caught.value.reason == f"it is a file of the folder {folder}: open that"
+                assert (
+                    caught.value.reason == f"it is a file of the folder {folder}; open the folder"
+                )
             assert file.info().read_only == caught.value.reason
     assert [name.read_bytes() for name in names] == before
     # What only lies there belongs to nobody's folder, whether the manifest is sound or not.

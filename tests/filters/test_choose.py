@@ -124,7 +124,7 @@ def test_exist_ok_hashes(create: Create, path: str) -> None:
     create(1000, hash="murmur3")
     BloomFilter.create(path, 1000, exist_ok=True).close()
     BloomFilter.create(path, 1000, hash="murmur3", exist_ok=True).close()
-    with pytest.raises(ParameterMismatchError, match="hash murmur3, asked for siphash"):
+    with pytest.raises(ParameterMismatchError, match="hash murmur3, expected siphash"):
         BloomFilter.create(path, 1000, hash="siphash", exist_ok=True)
 
 

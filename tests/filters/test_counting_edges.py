@@ -97,7 +97,7 @@ def test_figures(path: str) -> None:
         seen.remove_many(range(1000))
         assert (seen.approx_count, seen.fill_ratio, seen.current_error_rate) == (0, 0, 0)
         assert seen.info().keys_added > 980, "of all that were new"
-        with pytest.warns(CapacityWarning, match="planned for 1000"):
+        with pytest.warns(CapacityWarning, match="capacity of 1000"):
             seen.add_many(range(3000))
         assert repr(seen).startswith("<CountingBloomFilter ")
         seen.flush()

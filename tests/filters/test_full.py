@@ -49,7 +49,7 @@ def test_what_goes_past_the_plan_is_refused_whole(tmp_path: Path, way: str, kind
     path = str(tmp_path / "seen")
     with full(path, kind) as seen:
         before = array_of(path), counters_of(path)
-        with pytest.raises(FilterFullError, match="and was planned for 1000") as caught:
+        with pytest.raises(FilterFullError, match="and has a capacity of 1000") as caught:
             WAYS[way](seen, range(5000, 5100))
         if kind == "plain":
             assert (array_of(path), counters_of(path)) == before
@@ -66,7 +66,9 @@ def test_a_batch_that_fits_in_part(tmp_path: Path) -> None:
         seen.add_many(range(990))
         keys = [5, 2000, 2000, *range(2001, 2009), 6, 2009, 2010, 7]
         for way in (WAYS["add_many"], WAYS["claim"]):
-            with pytest.raises(FilterFullError, match="the first 13 keys still fit") as caught:
+            with pytest.raises(
+                FilterFullError, match="the first 13 keys of this batch still fit"
+            ) as caught:
                 way(seen, keys)  # type: ignore[arg-type]
             assert caught.value.fits == 13
         assert seen.add_many(keys[:13]).sum() == 10
@@ -115,7 +117,7 @@ def test_a_claim_in_a_block_gives_its_room_back(tmp_path: Path, kind: str) -> No
 def test_a_warning_counts_what_is_claimed(tmp_path: Path) -> None:
     """With on_full="warn" it comes before what is added within a claim goes past the plan."""
     with BloomFilter.create(tmp_path / "seen", 100_000, 1e-6, seed=1) as seen:
-        told = pytest.warns(CapacityWarning, match="of new keys are now taken for seen")
+        told = pytest.warns(CapacityWarning, match="of new keys are now reported as seen")
         with seen.claim(range(80_000)), told:
             seen.add_many(range(100_000, 130_000))
         assert seen.info().keys_added == 110_000
@@ -161,7 +163,7 @@ def test_warning_comes_before_the_marks(tmp_path: Path, way: str) -> None:
         WAYS[way](seen, range(5000, 5015))  # within the estimate's own spread
         before = array_of(path)
         warnings.simplefilter("error")
-        with pytest.raises(CapacityWarning, match="of new keys are now taken for seen"):
+        with pytest.raises(CapacityWarning, match="of new keys are now reported as seen"):
             WAYS[way](seen, range(6000, 6100))
         if way != "add":
             assert array_of(path) == before

@@ -105,7 +105,7 @@ def test_a_file_past_all_use(tmp_path: Path) -> None:
             seen.add_many(range(1000))
         assert 0.5 < seen.current_error_rate < 0.7
     with pytest.raises(
-        ValueError, match=r"cannot grow: about .* taken for seen, .* make a new filter"
+        ValueError, match=r"cannot grow: about .* reported as seen, .* make a new filter"
     ):
         grow(path)
     assert os.listdir(tmp_path) == ["seen"]
@@ -161,7 +161,7 @@ def refuse(path: Path, kind: type[Exception], why: str) -> None:
 def test_what_cannot_grow_says_why(tmp_path: Path) -> None:
     file = full(tmp_path / "seen")
     copy(file, tmp_path / "sealed", seal=True)
-    refuse(tmp_path / "sealed", ReadOnlyError, "it is sealed: make a copy")
+    refuse(tmp_path / "sealed", ReadOnlyError, "it is sealed; make a copy")
     CountingBloomFilter.create(tmp_path / "counting", 10).close()
     refuse(tmp_path / "counting", FormatError, "kind is counters, .*to_bloom")
     RotatingFilter.create(tmp_path / "rotating", capacity_per_period=10).close()

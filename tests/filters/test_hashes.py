@@ -93,7 +93,9 @@ def test_full_and_read_only(path: str) -> None:
     """Going past the plan is refused before anything is added; a reader cannot add."""
     with BloomFilter.create(path, 100, on_full="raise") as seen:
         h1, h2 = hash_many(range(500), seen.params)
-        with pytest.raises(FilterFullError, match="keys still fit, and none of it was marked"):
+        with pytest.raises(
+            FilterFullError, match="keys of this batch still fit, but none was added"
+        ):
             seen.add_hashes(h1, h2)
         assert not seen.contains_hashes(h1, h2).any()
         assert seen.add_hashes(h1[:50], h2[:50]).all()

@@ -239,7 +239,7 @@ def test_a_period_that_ends_before_the_caller_is_told(
     monkeypatch.setattr(File, "tell", late)
     assert seen.add_many(range(90)).all()
     seen.add_many(range(100, 200))  # past the plan of the first day
-    with pytest.warns(CapacityWarning, match="planned for 100"):
+    with pytest.warns(CapacityWarning, match="capacity of 100"):
         seen.add_many(range(200, 500))
 
 

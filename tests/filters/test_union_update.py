@@ -232,7 +232,7 @@ def test_capacity_warning_once(tmp_path: Path) -> None:
     others = [make(tmp_path / f"{i}", range(900 * i, 900 * i + 900), one) for i in (1, 2)]
     copied = str(shutil.copy(one, tmp_path / "copied"))
     with BloomFilter.open(one) as seen:
-        with pytest.warns(CapacityWarning, match="was planned for 1000") as caught:
+        with pytest.warns(CapacityWarning, match="has a capacity of 1000") as caught:
             unite_all(seen, others)
         assert [warning.filename for warning in caught] == [__file__]
     with warnings.catch_warnings():

@@ -27,8 +27,8 @@ EXAMPLES: list[MmbloomError] = [
     errors.LockTimeoutError("/f/seen", 2.5),
     errors.DurabilityError("/f/seen", "Input/output error"),
     errors.NetworkFileSystemError("/f/seen", "nfs4"),
-    errors.KeyTypeError("float is not a kind of key", 3),
-    errors.KeyTypeError("float is not a kind of key"),
+    errors.KeyTypeError("float cannot be a key", 3),
+    errors.KeyTypeError("float cannot be a key"),
     errors.KeyEncodingError(5),
     errors.KeyEncodingError(),
     errors.IncompatibleFiltersError(
@@ -160,8 +160,8 @@ def documented_attributes(cls: type) -> list[str]:
         (EXAMPLES[7], {"path": "/f/seen", "seconds": 2.5}),
         (EXAMPLES[8], {"path": "/f/seen", "reason": "Input/output error"}),
         (EXAMPLES[9], {"path": "/f/seen", "file_system": "nfs4"}),
-        (EXAMPLES[10], {"found": "float is not a kind of key", "position": 3}),
-        (EXAMPLES[11], {"found": "float is not a kind of key", "position": None}),
+        (EXAMPLES[10], {"found": "float cannot be a key", "position": 3}),
+        (EXAMPLES[11], {"found": "float cannot be a key", "position": None}),
         (EXAMPLES[12], {"position": 5}),
         (EXAMPLES[13], {"position": None}),
         (EXAMPLES[14], {"path": "/f/a", "other": "/f/b"}),
@@ -182,7 +182,7 @@ def test_attributes(error: MmbloomError, attributes: dict[str, object]) -> None:
     ("error", "message"),
     [
         (errors.KeyTypeError("a null", 3, "leave it out"), "key at position 70: a null; leave it"),
-        (errors.KeyTypeError("float is not a kind of key"), "key at position 70: float is not"),
+        (errors.KeyTypeError("float cannot be a key"), "key at position 70: float cannot"),
         (errors.KeyEncodingError(3), "key at position 70: a str with a lone surrogate"),
     ],
 )

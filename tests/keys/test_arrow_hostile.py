@@ -152,7 +152,7 @@ BROKEN: list[tuple[Callable[[], Made], str]] = [
         for offset in (2**63 - 1, 2**63 - 9, 2**62, 2**61, 2**60, 2**59)
         for bits in (b"", b"\xff")
     ),
-    (lambda: changed(strings(b"a"), "array", null_count=1), "counts nulls, and does not mark"),
+    (lambda: changed(strings(b"a"), "array", null_count=1), "null count but no validity bitmap"),
     (lambda: Made(b"i", 1, [None, None]), "buffer is missing"),
     (lambda: Made(b"i", 1, [None]), "1 buffers, expected 2"),
     (lambda: Made(b"w:4", 1, [None, None]), "buffer is missing"),

@@ -475,7 +475,7 @@ def test_what_cannot_be_combined(tmp_path: Path, name: str) -> None:
     assert caught.value.differences == (("seed", *SEEDS_5_AND_6),)
     counters, said = (
         GOLDEN / "standard-counters.bloom",
-        r"2 \(counters\), a CountingBloomFilter, exp",
+        r"2 \(counters, a CountingBloomFilter\), exp",
     )
     for pair in ((one, counters), (counters, one)):
         with pytest.raises(FormatError, match=said) as refused:

@@ -73,10 +73,10 @@ def test_one_that_is_too_full_is_told_of(tmp_path: Path) -> None:
     with GrowingFilter.open(tmp_path / "out") as seen:
         rate = seen.current_error_rate
         assert rate > 0.04
-        assert said.startswith(f"{tmp_path / 'out'}: 1 of 1 files hold more keys than planned, ")
-        assert f": {share_of(rate)} of new keys are now taken for seen" in said
+        assert said.startswith(f"{tmp_path / 'out'}: 1 of 1 files are past their capacity, ")
+        assert f": {share_of(rate)} of new keys are now reported as seen" in said
         count = seen.info().files[0].approx_count
-        assert f"0000000000.bloom holds about {count} keys and was planned for 1000" in said
+        assert f"0000000000.bloom holds about {count} keys and has a capacity of 1000" in said
         assert count == pytest.approx(1800, rel=0.05)
         while not seen.add(os.urandom(8)):
             pass

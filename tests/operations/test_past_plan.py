@@ -42,7 +42,7 @@ def test_of_a_file(tmp_path: Path, name: str) -> None:
     make(tmp_path, 300)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(CapacityWarning, match="planned for 100"):
+        with pytest.raises(CapacityWarning, match="capacity of 100"):
             operation(tmp_path)
     if name != "compare":
         assert name == "export" or mmbloom.verify(tmp_path / "made").ok
@@ -52,7 +52,7 @@ def test_of_a_file(tmp_path: Path, name: str) -> None:
     assert [warning.filename for warning in caught] == [__file__]
     said = str(caught[0].message)
     assert said.startswith(f"{tmp_path / named}: holds about ")
-    assert "keys and was planned for 100; " in said
+    assert "keys and has a capacity of 100; " in said
     assert (tmp_path / "made").exists() == (name != "compare")
 
 
@@ -88,7 +88,7 @@ def test_of_what_is_imported(tmp_path: Path) -> None:
     make(tmp_path, 100)
     mmbloom.export_guava(tmp_path / "seen", tmp_path / "theirs")
     mmbloom.import_guava(tmp_path / "theirs", tmp_path / "fits", capacity=100)
-    with pytest.warns(CapacityWarning, match=f"{tmp_path / 'ours'}: .* planned for 20;"):
+    with pytest.warns(CapacityWarning, match=f"{tmp_path / 'ours'}: .* capacity of 20;"):
         mmbloom.import_guava(tmp_path / "theirs", tmp_path / "ours", capacity=20)
 
 
@@ -108,7 +108,7 @@ def test_of_a_folder(tmp_path: Path, operation: Callable[[Path, Path], object]) 
                 (("one", range(20)), ("two", range(20, 40))))  # fmt: skip
     with pytest.warns(CapacityWarning):
         mmbloom.merge(tmp_path / "both", [one, two])
-    said = "1 of 1 files hold more keys than planned, 0000000000.bloom holds about "
+    said = "1 of 1 files are past their capacity, 0000000000.bloom holds about "
     with pytest.warns(CapacityWarning, match=said) as caught:
         operation(tmp_path / "both", tmp_path / "made")
     assert len(caught) == 1

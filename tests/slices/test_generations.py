@@ -308,7 +308,7 @@ def test_more_keys_than_planned(where: str) -> None:
     state = Generations.create(where, 5000, slices=7)
     committed(state, [str(number) for number in range(4500)])
     by_a_task = state.begin()
-    with pytest.raises(FilterFullError, match=r"or more and was planned for 5000") as caught:
+    with pytest.raises(FilterFullError, match=r"or more and has a capacity of 5000") as caught:
         tasks(by_a_task, [[f"/{number}" for number in range(40_000)]])
     assert (caught.value.path, caught.value.fits) == (where, None)
     assert 30_000 < caught.value.keys < 50_000
@@ -334,11 +334,11 @@ def test_more_keys_than_planned_are_asked_for(where: str) -> None:
     tasks(run, [[str(number) for number in range(500)]])
     with (
         warnings.catch_warnings(action="error"),
-        pytest.raises(CapacityWarning, match="was planned for 100"),
+        pytest.raises(CapacityWarning, match="has a capacity of 100"),
     ):
         run.commit()
     assert state.generation == 0
-    with pytest.warns(CapacityWarning, match="was planned for 100"):
+    with pytest.warns(CapacityWarning, match="has a capacity of 100"):
         run.commit()
     assert state.generation == 1
     with pytest.raises(FilterFullError):

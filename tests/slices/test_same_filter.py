@@ -118,7 +118,7 @@ def test_more_keys_than_planned_warn(tmp_path: Path) -> None:
     part = Slice.empty(plan, 0)
     ((_, h1, h2),) = plan.partition(range(500))
     part.mark(h1, h2)
-    with pytest.warns(mmbloom.CapacityWarning, match="was planned for 100"):
+    with pytest.warns(mmbloom.CapacityWarning, match="has a capacity of 100"):
         assemble(tmp_path / "full.bloom", plan, [part])
     with mmbloom.open(tmp_path / "full.bloom") as seen:
         assert seen.contains_many(range(500)).all()
