@@ -39,14 +39,14 @@ OWNER_ONLY: int = _ModeBits(0o600)  # another user must not test keys against it
 # Errors of file systems that have none.
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `write_zeros`
-_THERE_ALREADY = "a file is there already; open that one, or choose another path"
-_FOLDER_THERE = "a folder is there already; name a file to be made in it, or choose another path"
+_THERE_ALREADY = "a file is there already; open it, or choose another path"
+_FOLDER_THERE = "a folder is there already; name a file inside it, or choose another path"
 
-_PUT_IN_PLACE = "something else was put in the place of what was just made: others may write to \
-this folder; choose one in which only you may"
+_PUT_IN_PLACE = "something else took the place of what was just made: others can write to this \
+folder; choose one that only you can write to"
 
-_OTHERS_EXCLUSIONS = "exclusions of a filter that is gone; remove them, or put them by until the \
-new one is made"
+_OTHERS_EXCLUSIONS = "these are exclusions of a filter that is gone; remove them, or move them \
+away until the new filter is made"
 
 
 def require_reserve(reserve: str) -> None:
@@ -64,8 +64,8 @@ def _require_permissions(permissions: int) -> None:
         raise TypeError(f"permissions are {permissions!r}, expected an int such as 0o640")
     if not (0 <= permissions <= 0o7777 and permissions & 0o400):
         raise ValueError(
-            f"permissions are {int(permissions)}, which is {int(permissions):#o}: expected mode "
-            "bits by which its owner may read the file, such as 0o640, with 0o in front"
+            f"permissions are {int(permissions)}, which is {int(permissions):#o}: expected a mode "
+            "with which the owner can read the file, such as 0o640 (note the leading 0o)"
         )
 
 
@@ -144,8 +144,8 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
     sync_folder(folder)
     if mapped and file_system in disk.COPY_ON_WRITE:
         warn(
-            f"{path}: {file_system} copies on write and cannot promise the disk space of this "
-            "filter; keep free space, a full disk would end the process",
+            f"{path}: {file_system} copies on write and cannot guarantee disk space for this "
+            "filter; keep space free, because a full disk would end the process",
             ReservationWarning,
         )
 
@@ -205,7 +205,7 @@ def write_at(fd: int, octets: bytes | memoryview, start: int) -> int:
     while rest:
         written = os.pwrite(fd, rest, start)
         if not written:
-            raise OSError(errno.EIO, f"nothing of {len(rest)} bytes was written")
+            raise OSError(errno.EIO, f"none of {len(rest)} bytes was written")
         start, rest = start + written, rest[written:]
     return start
 
@@ -294,13 +294,13 @@ def _give(fd: int, like: os.stat_result, permissions: int) -> int:
             os.fchown(fd, owner, group)
     status = os.fstat(fd)
     if status.st_uid != like.st_uid:
-        reason = f"it belongs to user {like.st_uid}: only that user and root can change it"
+        reason = f"it belongs to user {like.st_uid}: only that user or root can change it"
         raise PermissionError(errno.EPERM, reason)
     # Members of another group may not write it.
     return permissions if status.st_gid == like.st_gid else permissions & ~stat.S_IWGRP
 
 
-_SOMETHING_THERE = "something is there already; open that, or choose another path"
+_SOMETHING_THERE = "something is there already; open it, or choose another path"
 
 
 @contextmanager
@@ -375,7 +375,7 @@ def _give_all(fd: int, like: os.stat_result, permissions: int) -> None:
     """Set owner and group of a folder, so that the same users can use what is in it."""
     _give(fd, like, permissions)
     if os.fstat(fd).st_gid != like.st_gid and permissions & stat.S_IRWXG:
-        reason = f"it is for group {like.st_gid}: only members of that and root can change it"
+        reason = f"it belongs to group {like.st_gid}: only its members or root can change it"
         raise PermissionError(errno.EPERM, reason)
 
 
@@ -400,8 +400,8 @@ def _exchange(temporary: str, path: str, there: os.stat_result) -> None:
         if error.errno in _NO_EXCHANGE:
             what = "system" if error.errno == errno.ENOSYS else "file system"
             reason = (
-                f"this {what} cannot put a folder in the place of what is there in one step; "
-                f"do this on another one ({reason})"
+                f"this {what} cannot replace what is there with a folder in one step; use another "
+                f"{what} ({reason})"
             )
         raise OSError(error.errno, reason, path) from error
     if not os.path.samestat(os.lstat(temporary), there):

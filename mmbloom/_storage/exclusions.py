@@ -102,8 +102,8 @@ def _of_a_stranger(status: os.stat_result, beside: os.stat_result, path: str) ->
     if status.st_uid in (beside.st_uid, os.geteuid(), 0):
         return ""
     return (
-        f"{path}: passed over, no key is excluded by it: it belongs to user {status.st_uid}, the "
-        f"filter to user {beside.st_uid}; remove it, or chown it if what it says is right"
+        f"{path}: ignored, so its keys are not excluded: it belongs to user {status.st_uid}, the "
+        f"filter to user {beside.st_uid}; remove it, or chown it if you trust its contents"
     )
 
 
@@ -112,8 +112,8 @@ def _require_private(status: os.stat_result, beside: os.stat_result, path: str) 
     group = stat.S_IWGRP if status.st_gid == beside.st_gid else 0
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) & ~(beside.st_mode & (group | stat.S_IWOTH)):
         reason = (
-            f"mode {stat.S_IMODE(status.st_mode):o} lets others write it than the filter does "
-            f"(mode {stat.S_IMODE(beside.st_mode):o}); see what it says, then chmod go-w"
+            f"mode {stat.S_IMODE(status.st_mode):o} lets users write to it who cannot write to the "
+            f"filter (mode {stat.S_IMODE(beside.st_mode):o}); check its contents, then chmod go-w"
         )
         raise PermissionError(errno.EPERM, reason, path)
 
@@ -126,7 +126,7 @@ def check_listed(path: str) -> tuple[list[str], list[str]]:
         return [f"exclusions cannot be read: {error}"], []
     if listed.passed_over:
         return [], [listed.passed_over]
-    return [], [f"{len(listed.keys)} keys are excluded: never seen"] * bool(listed.keys)
+    return [], [f"{len(listed.keys)} keys are excluded: never reported as seen"] * bool(listed.keys)
 
 
 def counted_listed(path: str) -> Listed:
@@ -150,7 +150,7 @@ def _read_whole(fd: int, path: str) -> bytes:
     while part := os.read(fd, MOST_BYTES + 1 - len(raw)):
         raw += part
         if len(raw) > MOST_BYTES:
-            expected = f"{MOST_BYTES} at most: exclusions are few"
+            expected = f"at most {MOST_BYTES}, which is enough for a few exclusions"
             raise FormatError(path, "file size", f"more than {MOST_BYTES} bytes", expected)
     return bytes(raw)
 
@@ -175,11 +175,11 @@ def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> No
     raw = write_keys(keys)
     if len(raw) > MOST_BYTES:
         raise ValueError(
-            f"{path}: these exclusions would take {len(raw)} bytes, at most {MOST_BYTES} are "
-            "allowed: where so many are needed, make a filter with a lower error rate"
+            f"{path}: these exclusions would take {len(raw)} bytes, but at most {MOST_BYTES} are "
+            "allowed; instead of so many exclusions, make a filter with a lower error rate"
         )
     if os.path.islink(path):
-        expected = "a regular file: change the file that it points to"
+        expected = "a regular file; change the file that it points to"
         raise FormatError(path, "file", "a symbolic link", expected)
     try:
         if raw:

@@ -87,7 +87,7 @@ def read_manifest(folder: str) -> ManifestFile:
         return ManifestFile(open_regular(path, os.O_RDONLY), path)
     except NotADirectoryError:
         expected = "a folder of filters; open a file with mmbloom.open"
-        raise FormatError(folder, "file", "no folder", expected) from None
+        raise FormatError(folder, "file", "not a folder", expected) from None
     except FileNotFoundError:
         os.stat(folder)  # whose absence is the truer error
         raise NoFilterError(folder, MANIFEST, "missing", "the manifest of a folder") from None
@@ -101,7 +101,7 @@ def manifest_of(folder: str) -> Manifest:
 
 def missing(error: FileNotFoundError) -> FormatError:
     """Return the error for a file that the manifest names and the system does not find."""
-    return FormatError(str(error.filename), "file", "missing", "there, by the folder's manifest")
+    return FormatError(str(error.filename), "file", "missing", "one, as the folder's manifest says")
 
 
 def draft_manifest(
@@ -228,7 +228,7 @@ def require_named(header: Header, path: str, entry: Entry, plan: FolderPlan) -> 
         ("seed", spelled(header.params, "seed"), spelled(plan, "seed")),
     ):
         if found != expected:
-            raise FormatError(path, field, str(found), f"{expected}, by the folder's manifest")
+            raise FormatError(path, field, str(found), f"{expected}, as the folder's manifest says")
 
 
 @contextmanager

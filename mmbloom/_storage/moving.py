@@ -254,7 +254,7 @@ class MovingArray:
                 share = None if before is None else before.share
                 # While it has a share, no other process removes the copy or names another.
                 if share is not None and share.held and not share.gives_up:
-                    what = "overwritten where it says where the array lies"
+                    what = "overwritten in the part of the header that locates its array"
                     raise FileChangedError(self.path, what)
                 found = self._found(fd)
                 if self.mapped is before:
@@ -271,9 +271,8 @@ class MovingArray:
             self._leave_when_worker_ends()
         if found.copy is None and is_named(found.named) and found.named != named_before:
             warn(
-                f"{self.path}: its array was in shared memory, in a copy that is gone, or that "
-                "belongs to the file from which this one was copied: the file is used as it was "
-                "last flushed",
+                f"{self.path}: its array was in shared memory, in a copy that is gone or belongs "
+                "to the file this one was copied from; the file is used as of its last flush",
                 MmbloomWarning,
             )
         return found
@@ -408,7 +407,7 @@ class MovingArray:
             memory.populate(place.array, copy.size, writable=True)
             with self._moving.here():
                 if self.mapped is not before:
-                    raise FileChangedError(self.path, "moved meanwhile")
+                    raise FileChangedError(self.path, "moved")
                 place.name(copy.named)
                 self.mapped, self._attend_at = place, 0.0
         except BaseException as error:
@@ -424,8 +423,8 @@ class MovingArray:
                 self.wanted = True
                 raise
             warn(
-                f"{self.path}: not kept in shared memory: {error.strerror}. Its file is changed "
-                "itself: keys wait for the disk if more of it is dirty than the kernel allows",
+                f"{self.path}: not kept in shared memory: {error.strerror}; keys are added in its "
+                "file, and wait for the disk when more of that is dirty than the kernel allows",
                 ReservationWarning,
             )
             return
@@ -467,7 +466,7 @@ class MovingArray:
         size = os.fstat(self._fd).st_size
         if size != self._size and not self._is_removed():
             place.share.drop()
-            found = f"resized from {self._size} to {size} bytes, its array kept in shared memory,"
+            found = f"resized from {self._size} to {size} bytes (its array stays in shared memory)"
             raise FileChangedError(self.path, found)
         if place.share.inherited:  # and the parent may be gone
             place = self.follow()
@@ -670,9 +669,9 @@ class MovingArray:
             share = self.place.share
             if share is None or not share.has_company():  # another writer would do it later
                 warn(
-                    f"{self.path}: its file was not brought up to date, as {error}; its keys are "
-                    "in shared memory until the machine restarts: open the filter for writing and "
-                    "close it again",
+                    f"{self.path}: the file was not brought up to date ({error}); its keys are in "
+                    "shared memory until the machine restarts: to save them, open the filter for "
+                    "writing and close it again",
                     MmbloomWarning,
                 )
 

@@ -38,8 +38,8 @@ _HERE = "in this process"
 _PATIENCE = 10.0
 _PAUSE = 0.001
 
-_SHARE = "a share in the array in shared memory"
-_TURN = "the turn to write the array in shared memory to the file"
+_SHARE = "the lock on the array in shared memory"
+_TURN = "the lock for writing the array in shared memory to the file"
 _BY_READER = "(locked by a program that may only read the file; lslocks shows which)"
 
 

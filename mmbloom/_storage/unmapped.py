@@ -194,7 +194,7 @@ class UnmappedFilter(UnmappedFile):
         if kind_of(self.header) is BITS and array.positions_set < counted:
             self.check_same()  # if it was overwritten, that is another error
             warn(
-                f"{self.path}: {array.positions_set} bits are set, and {counted} were counted: "
+                f"{self.path}: {array.positions_set} bits are set, but {counted} were counted: "
                 "bits are lost, or the counters are damaged; verify the file to find out which",
                 MmbloomWarning,
             )

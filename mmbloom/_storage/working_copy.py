@@ -180,7 +180,7 @@ class WorkingCopy:
                 there = _path(named, os.fstat(fd))
                 found, fault = _open(there, writable=writable, path=path)
             else:
-                fault = "it is of another start of the machine"
+                fault = "it is from before the machine restarted"
             if found >= 0:
                 copy = cls(named, found, header.file_bytes, there)
                 fault = _fault(found, header, os.fstat(fd), path)
@@ -210,10 +210,10 @@ class WorkingCopy:
                 os.fchown(self.fd, -1, file.st_gid)
         mode = stat.S_IMODE(file.st_mode) & 0o777
         if mode & 0o070 and os.fstat(self.fd).st_gid != file.st_gid:
-            reason = f"its group, {file.st_gid}, cannot be given to a copy"
+            reason = f"a copy there cannot have its group, {file.st_gid}"
             raise PermissionError(errno.EPERM, reason, path)
         if disk.has_access_list(fd):
-            reason = "its access control list cannot be given to a copy"
+            reason = "a copy there cannot have its access control list"
             raise PermissionError(errno.EPERM, reason, path)
         os.fchmod(self.fd, mode)
 
@@ -312,7 +312,7 @@ def _require_possible(size: int, file: os.stat_result, path: str) -> None:
         # Others would not trust it, see `_fault`.
         raise OSError(errno.EPERM, f"only its owner, user {file.st_uid}, can do that", path)
     if (room := int(_SHARE * memory.shared_bytes())) < size:
-        reason = f"{size} bytes of shared memory are needed, and {room} could be had"
+        reason = f"{size} bytes of shared memory are needed, but only {room} are available"
         raise OSError(errno.ENOSPC, reason, path)
 
 
@@ -335,8 +335,8 @@ def _open(there: str, *, writable: bool, path: str) -> tuple[int, str]:
 def _require_unused(fd: int, fault: str, path: str) -> None:
     """Raise OSError if others use a copy that this process cannot find."""
     if in_use(fd):
-        reason = f"its array is in shared memory, in a copy that cannot be used here, as {fault}: "
-        reason += "others use it, in another container perhaps; end those"
+        reason = f"its array is in shared memory, in a copy that cannot be used here: {fault}; "
+        reason += "other processes use it, perhaps in another container: end them first"
         raise OSError(errno.EBUSY, reason, path)
 
 
@@ -347,20 +347,20 @@ def _fault(fd: int, header: Header, file: os.stat_result, path: str) -> str:
     """
     there = os.fstat(fd)
     if not stat.S_ISREG(there.st_mode):
-        return "its name is of no regular file"
+        return "its name is taken by something that is not a regular file"
     if there.st_size < header.file_bytes:  # it may be larger: see `memory.extent`
-        return f"it has {there.st_size} bytes"
+        return f"it has only {there.st_size} bytes"
     if os.pread(fd, _PAGE.size, 0) != _page(header, file)[: _PAGE.size]:
         return "it is the copy of another file"
     # Anyone can make a file with the name of a copy that is gone, so the owner is checked.
     if there.st_uid not in (0, file.st_uid):
         strange = f"it belongs to user {there.st_uid}, the file to {file.st_uid}"
     elif wider := there.st_mode & ~file.st_mode & 0o022:
-        strange = f"others may write to it, which they may not to the file (mode {wider:o})"
+        strange = f"users who cannot write to the file can write to it (mode {wider:o})"
     else:
         return ""
     raise PermissionError(
-        errno.EPERM, f"{_CLOSED}{strange}; mend that in {memory.SHARED}, or remove it there", path
+        errno.EPERM, f"{_CLOSED}{strange}; correct that in {memory.SHARED}, or remove it", path
     )
 
 

@@ -16,6 +16,6 @@ try:
     import fcntl as _fcntl  # noqa: F401  for locks; where it is missing, nothing else is tried
 except ImportError:
     raise ImportError(
-        "mmbloom runs on Linux and macOS, and not on Windows: install it in WSL, the Windows "
-        "Subsystem for Linux"
+        "mmbloom runs on Linux and macOS; on Windows, install it in WSL, the Windows Subsystem "
+        "for Linux"
     ) from None

@@ -20,12 +20,12 @@ BLOCK = 1  # for a block of the caller, which may call anything in the same task
 CALL = 2  # for one call of ours, during which nothing else may take it
 
 IN_A_CALL = (
-    "called while another call of this thread holds the write lock, as from a signal handler, a "
-    "__del__ or a weakref callback: note the keys there, and add them when that call has returned"
+    "called while another call in this thread holds the write lock, for example from a signal "
+    "handler, __del__ or a weakref callback: keep the keys, and add them after that call returns"
 )
 IN_ANOTHER_TASK = (
-    "another task of this thread, or the code around its event loop, holds the write lock: wait "
-    "for it with `async with filter.claim(...)`, or call from a thread, as asyncio.to_thread does"
+    "another task in this thread, or the code around its event loop, holds the write lock: wait "
+    "for it with `async with filter.claim(...)`, or make the call with asyncio.to_thread"
 )
 
 # Compiled modules import nothing but the package.

@@ -61,7 +61,7 @@ class Checker:
         try:
             record = json.loads(raw.decode(), object_pairs_hook=_object, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
-            raise FormatError(self.path, "text", f"no JSON ({error})", "JSON in UTF-8") from None
+            raise FormatError(self.path, "text", f"not JSON ({error})", "JSON in UTF-8") from None
         self.value(isinstance(record, dict), what, type(record).__name__, "an object")
         found = record.get("format")
         self.value(found == format_name, "format", found, repr(format_name))
@@ -72,12 +72,12 @@ class Checker:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) != len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError("a field appears twice")
     return record
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def record_text(fields: Mapping[str, object]) -> bytes:

@@ -23,7 +23,7 @@ _NAMED = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _STANDS_FOR = {written[1].encode(): key.encode() for key, written in _NAMED.items()}
 _ESCAPE = re.compile(rb"\\(?:([\\nrt])|x([0-9a-fA-F]{2})|(.?))", re.DOTALL)
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # but for the tab, which a person may type
-_EXPECTED = r"a key in UTF-8, with \\ \n \r \t \xNN as escapes; correct that line"
+_EXPECTED = r"a key in UTF-8, with the escapes \\ \n \r \t \xNN; correct that line"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors begin with
 
 
@@ -122,6 +122,6 @@ def _read(line: bytes, path: str, place: str) -> bytes:
         if digits:
             return bytes.fromhex(digits.decode())
         shown = escape[0].decode("utf-8", "replace")
-        raise unreadable(f"not a key: {shown!r} is no escape")
+        raise unreadable(f"not a key: {shown!r} is not an escape")
 
     return _ESCAPE.sub(stands_for, line)

@@ -132,7 +132,7 @@ class GrowthPlan(HasHash):
                 next(bits for bits in sizes if bits > SMALL_BITS)
             except ValueError as error:  # its text is about a single file
                 raise ValueError(
-                    f"no growing filter begins with {self.initial_capacity} keys at this error "
+                    f"no growing filter can begin with {self.initial_capacity} keys at this error "
                     f"rate: for one of its files, {error}"
                 ) from None
 
@@ -165,13 +165,13 @@ class GrowthPlan(HasHash):
         for rate in near:
             if not rate < 1:
                 raise ValueError(
-                    f"its error rate is {first.error_rate:g}, and that of the whole would be 1"
+                    f"its error rate is {first.error_rate:g}, so that of the whole would be 1"
                 )
             made = cls(first.capacity, rate, first.layout, first.seed, reserve, first.hash)
             if made.sizes(0)[1] == first.error_rate:
                 made.params(1)
                 return made
-        raise ValueError(f"no plan has exactly its error rate, {first.error_rate!r}, at first")
+        raise ValueError(f"no growing filter begins with exactly its rate, {first.error_rate!r}")
 
     def sizes(self, number: int) -> tuple[int, float]:
         """Return capacity and error rate of a file; files count from 0."""
@@ -211,7 +211,9 @@ def seconds_of(duration: Duration) -> int:
     if isinstance(duration, str):
         parts = _DURATION.fullmatch(duration)
         if parts is None:
-            raise ValueError(f"duration is {duration!r}, expected like '90s', '30m', '12h' or '7d'")
+            raise ValueError(
+                f"duration is {duration!r}, expected one like '90s', '30m', '12h' or '7d'"
+            )
         seconds: float = int(parts[1]) * _UNITS[parts[2]]
     elif isinstance(duration, timedelta):
         seconds = duration.total_seconds()
@@ -221,7 +223,7 @@ def seconds_of(duration: Duration) -> int:
         raise TypeError(f"duration is {duration!r}, expected a str, seconds or a timedelta")
     if not 1 <= seconds < _MOST_SECONDS or seconds != int(seconds):
         raise ValueError(
-            f"duration is {duration!r}, expected 1 to {_MOST_SECONDS - 1} seconds, whole ones"
+            f"duration is {duration!r}, expected 1 to {_MOST_SECONDS - 1} whole seconds"
         )
     return int(seconds)
 
@@ -267,8 +269,8 @@ class PeriodPlan(HasHash):
         object.__setattr__(self, "error_rate", require_error_rate(self.error_rate))
         if self.max_files > MAX_ROTATING_FILES:
             raise ValueError(
-                f"keep is {self.keep_seconds} s and every {self.every_seconds} s: "
-                f"{self.max_files} files, at most {MAX_ROTATING_FILES} are possible"
+                f"keep is {self.keep_seconds} s and every is {self.every_seconds} s, which needs "
+                f"{self.max_files} files, but at most {MAX_ROTATING_FILES} are possible"
             )
 
     @property
@@ -454,7 +456,7 @@ def _hash(record: dict[str, Any], check: Checker, *, keyed: bool) -> dict[str, A
 
 def _members(records: Any, plan: FolderPlan, check: Checker) -> tuple[Entry, ...]:
     some, most = isinstance(records, list) and records != [], plan.max_files
-    check.value(some, "members", records, "a list, not empty")
+    check.value(some, "members", records, "a list that is not empty")
     check.value(len(records) <= most, "members", len(records), f"at most {most}")
     entries: list[Entry] = []
     for record in records:

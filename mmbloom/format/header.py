@@ -282,7 +282,7 @@ def encode_key_rule(rule: str | None) -> bytes:
         return bytes(HEADER_BYTES - KEY_RULE_OFFSET)
     text = rule.encode()
     if not 0 < len(text) <= KEY_RULE_BYTES or 0 in text:
-        raise ValueError(f"a key rule is 1 to {KEY_RULE_BYTES} bytes of text, none of them 0")
+        raise ValueError(f"a key rule is 1 to {KEY_RULE_BYTES} bytes of text without NUL")
     text = text.ljust(KEY_RULE_BYTES, b"\0")
     return zlib.crc32(text).to_bytes(4, "little") + text
 
@@ -323,7 +323,7 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
     # Checked before the length, which does not matter in a file that is no filter.
     if raw[: len(MAGIC)] != MAGIC[: len(raw)]:
         found = str(raw[: len(MAGIC)])
-        said = f"is no filter: it begins with {found}"
+        said = f"is not a filter: it begins with {found}"
         raise NoFilterError(path, "magic", found, f"{MAGIC!r}", said)
     if len(raw) < HEADER_BYTES:
         raise NoFilterError(path, "length", f"{file_bytes} bytes", "at least 4096")
@@ -340,14 +340,14 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
     num_positions, num_hashes = int(record["num_positions"]), int(record["num_hashes"])
     require(kind in (KIND_BITS, KIND_COUNTERS), "kind", kind, "1 (bits) or 2 (counters)")
     layout: Layout = "standard" if layout_id == _LAYOUT_IDS["standard"] else "blocked"
-    known = "1 (standard), 2 (blocked) or 3 (blocked with several blocks a key)"
+    known = "1 (standard), 2 (blocked) or 3 (blocked with several blocks per key)"
     require(layout_id in {*_LAYOUT_IDS.values(), _SEVERAL_BLOCKS}, "layout", layout_id, known)
     hash_name = {traits.number: name for name, traits in HASHES.items()}.get(hash_id)
     known = " or ".join(sorted(f"{each.number} ({each.title})" for each in HASHES.values()))
     require(hash_name is not None, "hash id", hash_id, known)
     blocks = _blocks_per_key(record, layout_id, require)
     whole = num_hashes % blocks == 0
-    expected = "1 to 64" if blocks == 1 else f"a multiple of {blocks} (the blocks a key), 1 to 64"
+    expected = "1 to 64" if blocks == 1 else f"a multiple of {blocks} (the blocks per key), 1 to 64"
     require(1 <= num_hashes <= 64 and whole, "number of hashes", num_hashes, expected)
     step, most = sizes_of(layout, blocks)
     fits = step <= num_positions <= most and num_positions % step == 0
@@ -377,7 +377,7 @@ def _blocks_per_key(record: Array[np.void], layout_id: int, require: Checker) ->
     """Read how many blocks a key has: 1 in a layout that has no field for it."""
     field, blocks = "blocks per key", int(record["blocks_per_key"])
     if layout_id != _SEVERAL_BLOCKS:
-        require(blocks == 0, field, blocks, f"0, as the layout is {layout_id}")
+        require(blocks == 0, field, blocks, f"0, because the layout is {layout_id}")
         return 1
     require(2 <= blocks <= MAX_BLOCKS_PER_KEY, field, blocks, f"2 to {MAX_BLOCKS_PER_KEY}")
     return blocks
@@ -388,6 +388,6 @@ def _seed(record: Array[np.void], hash_name: HashName, require: Checker) -> int:
     chosen = HASHES[hash_name]
     for other in HASHES.values():
         ok = other is chosen or not any(record[other.field].tobytes())
-        field, expected = other.field.replace("_", " "), f"zero, as the hash is {chosen.title}"
+        field, expected = other.field.replace("_", " "), f"zero, because the hash is {chosen.title}"
         require(ok, field, "not zero", expected)
     return int.from_bytes(record[chosen.field].tobytes(), "little")

@@ -246,7 +246,7 @@ def params_of(block: bytes, path: str) -> FilterParams:
         field = f"{error.field} of the filter"
         raise FormatError(path, field, error.found, error.expected) from None
     if block_of(params) != block:
-        raise FormatError(path, "block of the filter", "of a file", "of kind 1, the rest 0")
+        raise FormatError(path, "block of the filter", "that of a file", "kind 1, and all else 0")
     if params.layout != "blocked":
         raise FormatError(path, "layout of the filter", params.layout, "blocked")
     return params
@@ -350,14 +350,14 @@ def decode_record(raw: bytes, generation: int, path: str) -> Record:
     Raise `FormatError` at the first rule that does not hold.
     """
     check = Checker(path)
-    check(len(raw) <= MAX_RECORD_BYTES, "size", f"{len(raw)} bytes", f"{MAX_RECORD_BYTES} at most")
+    check(len(raw) <= MAX_RECORD_BYTES, "size", f"{len(raw)} bytes", f"at most {MAX_RECORD_BYTES}")
     found = check.record(raw, "record", _FORMAT, _RECORD_VERSION)
     check.value(sorted(found) == _FIELDS, "fields", ", ".join(sorted(found)), ", ".join(_FIELDS))
     number, slices = found["generation"], found["slices"]
     check.value(type(number) is int and number == generation, "generation", number, f"{generation}")
     uuid, run, base = (check.octets(name, found[name], 16) for name in ("uuid", "run", "base"))
-    check((run == NO_RUN) == (number == 0), "run", run.hex(), "zeros in generation 0 alone")
-    check((base == NO_RUN) == (number <= 1), "base", base.hex(), "zeros in generations 0, 1 alone")
+    check((run == NO_RUN) == (number == 0), "run", run.hex(), "zeros in generation 0 only")
+    check((base == NO_RUN) == (number <= 1), "base", base.hex(), "zeros in generations 0, 1 only")
     params = params_of(check.octets("filter", found["filter"], 512), path)
     pages = pages_of(params)
     good = type(slices) is int and 1 <= slices <= pages

@@ -107,7 +107,7 @@ def test_stop_where_no_folder_can_be(here: Path) -> None:
     strict = ("-n", "10", "-p", "1e-12", "--layout", "standard")
     ended = mmbloom("dedup", "seen", *strict, stdin=lines(0, 20))
     assert (ended.code, ended.out) == (6, lines(0, 10))
-    reason = "cannot grow: no growing filter begins with 10 keys at this error rate"
+    reason = "cannot grow: no growing filter can begin with 10 keys at this error rate"
     assert is_one_line(ended.err, f"it {reason}", "20 keys at", "make a larger filter")
     assert is_one_line(mmbloom("grow", "seen").err, reason)
 

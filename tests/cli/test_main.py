@@ -42,10 +42,10 @@ def newer(path: Path) -> None:
 NO_FILTERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (str, "no such filter"),
     "empty": (lambda path: path.touch(), "0 bytes"),
-    "text": (lambda path: path.write_text("a line\n" * 1000), "is no filter"),
+    "text": (lambda path: path.write_text("a line\n" * 1000), "is not a filter"),
     "short text": (
         lambda path: path.write_text("a line\n"),
-        "is no filter: it begins with b'a line",
+        "is not a filter: it begins with b'a line",
     ),
     "folder": (lambda path: path.mkdir(), "folder"),
     "fifo": (os.mkfifo, "regular file"),

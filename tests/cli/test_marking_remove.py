@@ -241,7 +241,7 @@ def test_damaged_file(here: Path, form: str) -> None:
         *("check seen in", "dedup seen in", "add seen in", "info seen", "copy seen made"),
         *("exclude seen --list", "exclude seen --add x"),
     ):
-        said = (str(here / listed), "line 2", r"'\\o' is no escape", "correct that line")
+        said = (str(here / listed), "line 2", r"'\\o' is not an escape", "correct that line")
         assert refused(inside(*command.split()), 3, *said)
     done = inside("verify", "seen")
     assert done.code == 1

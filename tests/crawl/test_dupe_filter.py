@@ -117,7 +117,7 @@ WRONG: dict[str, dict[str, object]] = {
         "MMBLOOM_CAPACITY": None,
         "MMBLOOM_KEEP": "30d",
     },
-    "MMBLOOM_KEEP: duration is 'a month', expected like": {"MMBLOOM_KEEP": "a month"},
+    "MMBLOOM_KEEP: duration is 'a month', expected one like": {"MMBLOOM_KEEP": "a month"},
     "MMBLOOM_EVERY: duration is []": {"MMBLOOM_KEEP": "30d", "MMBLOOM_EVERY": []},
     "MMBLOOM_EVERY is set but MMBLOOM_KEEP is not: set MMBLOOM_KEEP": {"MMBLOOM_EVERY": "1d"},
 }

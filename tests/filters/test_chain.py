@@ -72,7 +72,7 @@ def test_import_is_lean() -> None:
 @pytest.mark.parametrize("rate", [1e-7, 1e-17])
 def test_later_files_that_cannot_be(tmp_path: Path, rate: float) -> None:
     """Where a later file cannot be made, what was asked for is named first, and nothing is made."""
-    words = "^no growing filter begins with 30 keys at this error rate: for one of its files, "
+    words = "^no growing filter can begin with 30 keys at this error rate: for one of its files, "
     with pytest.raises(ValueError, match=rf"{words}\d+ keys .* use the blocked"):
         GrowingFilter.create(tmp_path / "seen", 30, rate, layout="standard")
     assert list(tmp_path.iterdir()) == []

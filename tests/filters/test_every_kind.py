@@ -255,7 +255,7 @@ def test_another_class(seen: Any, kind: Kind, path: str, asked: str) -> None:
     if Path(path).is_dir() and other.capacity == "capacity":
         said = "file is a folder.*mmbloom.open opens a folder"
     elif not Path(path).is_dir() and other.capacity != "capacity":
-        said = "no folder.*mmbloom.open"
+        said = "not a folder.*mmbloom.open"
     elif Path(path).is_dir():
         said = f"open it with {kind.cls.__name__}"
     for opened in (other.open, partial(other.open, mode="r"), partial(other.create, exist_ok=True)):
@@ -420,7 +420,7 @@ def test_sealed_copy(seen: Any, kind: Kind, path: str, mode: Any) -> None:
         assert kept.contains_many(["old", "a"]).tolist() == [True, False]
         assert "a" not in kept
         check_refused(
-            writes_of(kept), kept, ReadOnlyError, "opened with mode='r'|sealed: make a copy"
+            writes_of(kept), kept, ReadOnlyError, "opened with mode='r'|sealed; make a copy"
         )
         info = kept.info()
         assert info.file_bytes == sum(file.stat().st_size for file in files_of(sealed, data=True))

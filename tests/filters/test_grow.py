@@ -267,7 +267,7 @@ def test_another_file_at_the_last_moment(tmp_path: Path, monkeypatch: pytest.Mon
         swap(one, two)
 
     monkeypatch.setattr(disk, "exchange_names", late)
-    with pytest.raises(OSError, match="something else was put in the place"):
+    with pytest.raises(OSError, match="something else took the place"):
         grow(path)
     assert path.stat().st_ino == theirs
     assert sorted(os.listdir(tmp_path)) == ["seen", "seen.exclusions"]

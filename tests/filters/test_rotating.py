@@ -305,7 +305,7 @@ def test_no_durations_at_all(rotate: Create) -> None:
 
 
 def test_more_files_than_there_can_be(rotate: Create, folder: Path) -> None:
-    with pytest.raises(ValueError, match="1001 files, at most 1000 are possible"):
+    with pytest.raises(ValueError, match="1001 files, but at most 1000 are possible"):
         rotate(keep="1000s", every="1s")
     check_folder(folder.parent)
 

@@ -243,7 +243,9 @@ def test_no_filter_of_any_length() -> None:
         with pytest.raises(FormatError) as caught:
             decode((b"127.0.0.1 - -\n" * 300)[:length], length, "access.log")
         assert caught.value.field == "magic", length
-        assert str(caught.value).startswith("access.log: is no filter: it begins with b'1"), length
+        assert str(caught.value).startswith("access.log: is not a filter: it begins with b'1"), (
+            length
+        )
 
 
 @pytest.mark.parametrize("length", range(1, 9))
@@ -251,7 +253,7 @@ def test_a_beginning_that_differs_in_one_byte(length: int) -> None:
     """As far as a file goes, its magic is looked at: the last byte of it counts."""
     raw = bytearray(GOOD["magic"][:length])
     raw[-1] ^= 1
-    with pytest.raises(FormatError, match="is no filter"):
+    with pytest.raises(FormatError, match="is not a filter"):
         decode(bytes(raw), length, "f")
 
 

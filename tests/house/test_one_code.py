@@ -130,7 +130,9 @@ def test_what_is_wrong_is_said(wrong: Callable[[Path], str], root: Path) -> None
     reason = wrong(built(root))
     done = python(root, "-W", "error", "-c", LOOK)
     assert done.stdout == FOUND.format(root, "numpy\n")
-    assert done.stderr.startswith("mmbloom: warning: numpy's engine serves, several times slower: ")
+    assert done.stderr.startswith(
+        "mmbloom: warning: using the numpy engine, several times slower: "
+    )
     asked = python(root, "-c", LOOK, engine="compiled")
     assert asked.returncode == 1
     assert "ImportError: MMBLOOM_ENGINE=compiled, but the compiled" in asked.stderr
@@ -144,7 +146,7 @@ def test_a_warning_as_others(root: Path) -> None:
     """The line is a warning of the package, said once, which filters and the variable silence."""
     remove(built(root))
     done = python(root, "-c", LOOK * 2)
-    assert done.stderr.startswith("mmbloom:1: EngineWarning: numpy's engine serves")
+    assert done.stderr.startswith("mmbloom:1: EngineWarning: using the numpy engine")
     assert done.stderr.count("\n") == 1
     quiet = python(root, "-W", "ignore", "-c", LOOK)
     asked = python(root, "-W", "error", "-c", LOOK, engine="numpy")

@@ -100,7 +100,7 @@ def left(seen: BloomFilter) -> Iterator[BloomFilter]:
         try:
             seen.close()
         except FileChangedError as error:
-            assert "its array kept in shared memory" in str(error)  # noqa: PT017  it may come
+            assert "its array stays in shared memory" in str(error)  # noqa: PT017  it may come
         assert seen.closed
 
 

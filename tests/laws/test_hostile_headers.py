@@ -140,5 +140,5 @@ def test_text_mode_transfer_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "seen.bloom"
     for damaged in (data.replace(b"\r\n", b"\n"), data.replace(b"\n", b"\r\n")):
         file.write_bytes(damaged + bytes(8))
-        with pytest.raises(FormatError, match="is no filter"):
+        with pytest.raises(FormatError, match="is not a filter"):
             BloomFilter.open(file)

@@ -58,7 +58,7 @@ def test_lost_bits_are_told(
     source.write_bytes(octets)
     with BloomFilter.open(source, "r") as seen:
         counted = seen.info().positions_set
-    found = rf"{source}: {counted - lost} bits are set, and {counted} were counted: bits are lost"
+    found = rf"{source}: {counted - lost} bits are set, but {counted} were counted: bits are lost"
     with pytest.warns(MmbloomWarning, match=found):
         read(source, tmp_path / "made")
 

@@ -141,7 +141,7 @@ def test_another_file_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         kept.write_text("precious\n")
 
     monkeypatch.setattr(disk, "sync", other)
-    with pytest.raises(OSError, match="something else was put in the place"):
+    with pytest.raises(OSError, match="something else took the place"):
         copy(live, kept, replace=True)
     assert kept.read_text() == "precious\n"
 

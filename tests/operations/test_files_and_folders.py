@@ -49,13 +49,13 @@ def test_open(there: Path, kind: str) -> None:
 
 
 def test_open_of_what_is_none(tmp_path: Path) -> None:
-    """What is not there, and what is no filter, are errors of their own."""
+    """What is not there, and what is not a filter, are errors of their own."""
     with pytest.raises(FileNotFoundError):
         mmbloom.open(tmp_path / "nothing")
     with pytest.raises(FormatError, match=r"manifest.json is missing"):
         mmbloom.open(tmp_path)
     (tmp_path / "text").write_text("hello")
-    with pytest.raises(FormatError, match="is no filter: it begins with"):
+    with pytest.raises(FormatError, match="is not a filter: it begins with"):
         mmbloom.open(tmp_path / "text")
 
 

@@ -62,7 +62,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, bool]] = {
     "empty": (lambda path: path.write_bytes(b""), "length is 0 bytes", False),
     "a folder": (become_a_folder, "file is a folder", False),
     "header": (lambda path: flip(str(path), 20), "header checksum", True),
-    "magic": (lambda path: flip(str(path), 0), "is no filter", True),
+    "magic": (lambda path: flip(str(path), 0), "is not a filter", True),
     "longer": (lambda path: path.write_bytes(path.read_bytes() + b"x"), "file size is", True),
     "a bit": (lambda path: clear_a_bit(str(path)), "bits are lost", False),
     "another": (lambda path: replace(path.parent, 1), "uuid is", False),

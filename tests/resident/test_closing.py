@@ -264,7 +264,7 @@ def test_file_that_was_resized(file: str, seen: BloomFilter, change: int) -> Non
     """Close says so, and keeps the copy: when the file has its size again, it has the keys."""
     size = os.path.getsize(file)
     os.truncate(file, size + change)
-    with pytest.raises(FileChangedError, match="its array kept in shared memory"):
+    with pytest.raises(FileChangedError, match="its array stays in shared memory"):
         seen.close()
     assert seen.closed
     assert len(copies()) == 1

@@ -147,11 +147,13 @@ def test_copy_that_is_gone(file: str, seen: BloomFilter) -> None:
     """While others have it, who cannot open it is refused; else the file counts, and it is said."""
     copies()[0].unlink()
     for mode in ("r", "r+"):
-        with pytest.raises(OSError, match="others use it, in another container perhaps") as caught:
+        with pytest.raises(
+            OSError, match="other processes use it, perhaps in another container"
+        ) as caught:
             BloomFilter.open(file, mode)
         assert caught.value.errno == errno.EBUSY
         assert caught.value.filename == file
-    with pytest.raises(OSError, match="others use it"):
+    with pytest.raises(OSError, match="other processes use it"):
         verify(file)
     assert missing(seen, ALL) == 0
     seen.close()  # and so nothing is lost
@@ -159,7 +161,7 @@ def test_copy_that_is_gone(file: str, seen: BloomFilter) -> None:
         assert missing(again, ALL) == 0
     copy = left_behind(file)
     copy.unlink()
-    with pytest.warns(MmbloomWarning, match="in a copy that is gone.*as it was last flushed"):
+    with pytest.warns(MmbloomWarning, match="in a copy that is gone.*as of its last flush"):
         reader = BloomFilter.open(file, "r")
     with pytest.warns(MmbloomWarning, match="in a copy that is gone"):
         writer = BloomFilter.open(file)

@@ -43,7 +43,7 @@ def test_flush_names_the_program_that_reads(file: str) -> None:
             pytest.raises(LockTimeoutError, match="by a program that may only read") as caught,
         ):
             seen.flush()
-        assert str(caught.value).startswith(f"{file}: the turn to write the array")
+        assert str(caught.value).startswith(f"{file}: the lock for writing the array")
         assert "write lock" not in str(caught.value)
         seen.flush()
         assert bits_in(file) == seen.info().positions_set
@@ -58,7 +58,9 @@ def test_flush_names_another_writer(file: str) -> None:
             assert turn is not None
             with turn.writing(0.0), pytest.raises(LockTimeoutError) as caught:
                 seen.flush()
-        assert "the turn to write the array in shared memory to the file was" in str(caught.value)
+        assert "the lock for writing the array in shared memory to the file was" in str(
+            caught.value
+        )
 
 
 def test_close_writes_all_the_same(file: str, seen: BloomFilter) -> None:

@@ -156,7 +156,7 @@ def test_other_container(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 patch.setattr(memory, "SHARED", str(there))
                 patch.setattr(memory, "boot_id", lambda boot=boot: boot)
                 for mode in ("r", "r+"):
-                    with pytest.raises(OSError, match="others use it") as caught:
+                    with pytest.raises(OSError, match="other processes use it") as caught:
                         BloomFilter.open(file, mode)
                     assert caught.value.errno == errno.EBUSY
     with monkeypatch.context() as patch:  # given up in order: the file counts
@@ -175,7 +175,7 @@ def test_reader_of_a_lost_copy_sees_that_others_use_it(file: str) -> None:
         assert missing(reader, OLD) == 0
         fd = os.open(file, os.O_RDWR)
         share = Share(fd, file)  # as the writer there takes it
-        with pytest.raises(OSError, match="others use it"):
+        with pytest.raises(OSError, match="other processes use it"):
             reader.contains_many(OLD)
         away.rename(copy)
         assert missing(reader, NEW) == 0

@@ -61,7 +61,7 @@ def test_permissions_whatever_the_umask(path: str, umask: int, permissions: int 
 @pytest.mark.parametrize("permissions", [600, 640, 644, 660, 0, -1, 0o200, 0o10600])
 def test_permissions_that_are_none(tmp_path: Path, permissions: int) -> None:
     """A mode without its 0o would make a file that nobody may read: nothing is made."""
-    said = rf"permissions are {permissions}, which is .*, such as 0o640, with 0o in front"
+    said = rf"permissions are {permissions}, which is .*, such as 0o640 \(note the leading 0o\)"
     with pytest.raises(ValueError, match=said):
         BloomFilter.create(tmp_path / "file", 10, permissions=permissions)
     with pytest.raises(ValueError, match=said):

@@ -76,7 +76,7 @@ def temporary(path: Any, *_rest: Any) -> bool:
 def test_the_mode_is_the_files_own(path: str, victim: Path, at_call: Hooked) -> None:
     """A link in place of the new file gets no mode, and what it leads to neither."""
     at_call("open", lambda args: put_link(args[0], victim), temporary)
-    with pytest.raises(OSError, match=r"others may write to this folder.*seen\.bloom") as caught:
+    with pytest.raises(OSError, match=r"others can write to this folder.*seen\.bloom") as caught:
         BloomFilter.create(path, 1000, permissions=0o666)
     assert (caught.value.errno, caught.value.filename) == (errno.ESTALE, path)
     assert untouched(victim)
@@ -94,7 +94,7 @@ def test_what_is_linked_is_what_was_made(
         put_link(args[0 if before else 1], victim.with_name("other"))
 
     at_call("link", swap, temporary, before=before)
-    with pytest.raises(OSError, match="others may write to this folder") as caught:
+    with pytest.raises(OSError, match="others can write to this folder") as caught:
         BloomFilter.create(path, 1000, exist_ok=exist_ok)
     assert caught.value.errno == errno.ESTALE
     assert verify(victim.with_name("other")).ok
@@ -125,7 +125,7 @@ def test_another_folder_of_the_user(path: str, mine: Path, at_call: Hooked) -> N
         os.rename(mine, args[0])
 
     at_call("mkdir", swap, temporary)
-    with pytest.raises(OSError, match="others may write to this folder"):
+    with pytest.raises(OSError, match="others can write to this folder"):
         GrowingFilter.create(path, 1000)
     assert [file.name for file in around.rglob("kept")] == ["kept"]
 
@@ -134,7 +134,7 @@ def test_a_manifest(path: str, victim: Path, at_call: Hooked) -> None:
     GrowingFilter.create(path, 2, 1e-9).close()
     with GrowingFilter.open(path) as seen:
         at_call("replace", lambda args: put_link(args[1], victim), temporary)
-        with pytest.raises(OSError, match=r"others may write to this folder.*manifest\.json"):
+        with pytest.raises(OSError, match=r"others can write to this folder.*manifest\.json"):
             seen.add_many(range(100))
     assert untouched(victim)
 
@@ -143,7 +143,7 @@ def test_exclusions(path: str, victim: Path, at_call: Hooked) -> None:
     with BloomFilter.create(path, 1000) as seen:
         fits = lambda name, *_: str(name).endswith(".exclusions.tmp")  # noqa: E731
         at_call("replace", lambda args: put_link(args[1], victim), fits)
-        with pytest.raises(OSError, match=r"others may write to this folder.*\.exclusions"):
+        with pytest.raises(OSError, match=r"others can write to this folder.*\.exclusions"):
             seen.exclusions.add("a")
     assert untouched(victim)
 
@@ -174,7 +174,7 @@ def test_a_write_of_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an error, not a loop without end; and nothing is left."""
     monkeypatch.setattr(os, "pwrite", lambda *_: 0)
     first = 4096 if has.FALLOCATE else 5376  # bytes: the header, or zeros for the whole file
-    with pytest.raises(OSError, match=f"nothing of {first} bytes was written") as caught:
+    with pytest.raises(OSError, match=f"none of {first} bytes was written") as caught:
         BloomFilter.create(path, 1000)
     assert caught.value.errno == errno.EIO
     assert os.listdir(os.path.dirname(path)) == []

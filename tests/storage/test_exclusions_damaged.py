@@ -139,5 +139,5 @@ def test_files_of_a_folder_have_none_of_their_own(kind: SoonFull | Ticking, path
         found = verify(path)
         notes = found.notes
         assert found.ok, found.problems
-        assert "1 keys are excluded: never seen" in notes
+        assert "1 keys are excluded: never reported as seen" in notes
         assert not any(note.startswith("exclusions:") for note in notes)

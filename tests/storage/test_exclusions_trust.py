@@ -64,7 +64,7 @@ def test_a_strangers_file_is_passed_over(
     put(listed(seen))
     os.chown(listed(seen), STRANGER, STRANGER, follow_symlinks=False)
     soon()
-    expected = rf"seen\.bloom[./]exclusions: passed over.*user {STRANGER}, the filter to user 0"
+    expected = rf"seen\.bloom[./]exclusions: ignored.*user {STRANGER}, the filter to user 0"
     with pytest.warns(MmbloomWarning, match=expected) as warned:
         assert KEY in seen
     assert len(warned) == 1
@@ -75,11 +75,11 @@ def test_a_strangers_file_is_passed_over(
         assert not seen.add(KEY)
         assert list(seen.exclusions) == []
         assert seen.info().exclusions == 0
-    assert any("passed over" in note for note in verify(seen.path).notes)
+    assert any("ignored, so" in note for note in verify(seen.path).notes)
     assert verify(seen.path).ok
-    with pytest.raises(PermissionError, match="passed over"):
+    with pytest.raises(PermissionError, match="ignored, so"):
         seen.exclusions.add("b")
-    with pytest.warns(MmbloomWarning, match="passed over"):
+    with pytest.warns(MmbloomWarning, match="ignored, so"):
         copy(seen.path, seen.path + "2")
     with kind.open(seen.path + "2") as copied:
         assert KEY in copied
@@ -92,7 +92,7 @@ def test_a_file_of_the_owner_again(seen: Filter) -> None:
     assert KEY not in seen
     os.chown(listed(seen), STRANGER, STRANGER)
     soon()
-    with pytest.warns(MmbloomWarning, match="passed over"):
+    with pytest.warns(MmbloomWarning, match="ignored, so"):
         assert KEY in seen
     os.chown(listed(seen), 0, 0)
     soon()
@@ -109,7 +109,7 @@ def test_two_users_in_a_sticky_folder(shared: Path) -> None:
 
     def ask() -> None:
         with BloomFilter.open(path) as seen:
-            with pytest.warns(MmbloomWarning, match="passed over"):
+            with pytest.warns(MmbloomWarning, match="ignored, so"):
                 assert seen.contains_many(["a", "b"]).all()
             assert not seen.add("a")
 

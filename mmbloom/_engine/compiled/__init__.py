@@ -119,7 +119,7 @@ def choose(asked: str | None, *, fault: str, byteorder: str) -> str:
         raise ValueError(f"MMBLOOM_ENGINE is {asked!r}, expected 'numpy' or 'compiled'")
     if asked == "compiled" and byteorder != "little":
         raise ImportError(
-            "MMBLOOM_ENGINE=compiled, but the compiled engine is for little-endian machines: "
+            "MMBLOOM_ENGINE=compiled, but the compiled engine needs a little-endian machine: "
             "unset MMBLOOM_ENGINE"
         )
     if asked == "compiled" and fault:
@@ -133,8 +133,8 @@ def choose(asked: str | None, *, fault: str, byteorder: str) -> str:
 def _say(fault: str) -> None:
     """Warn that numpy serves and why, in one line; this never makes the import fail."""
     message = (
-        f"numpy's engine serves, several times slower: the compiled engine in {_FOLDER} {fault}; "
-        f"{remedy()}; or set MMBLOOM_ENGINE=numpy, and this is not said again"
+        f"using the numpy engine, several times slower: the compiled engine in {_FOLDER} {fault}; "
+        f"{remedy()}; or set MMBLOOM_ENGINE=numpy to silence this warning"
     )
     try:
         # In no file's name, whose line would be printed below the message.
