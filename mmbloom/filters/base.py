@@ -578,8 +578,8 @@ ClosedFilterError
         self._exclusions.refresh()
         if not self._exclusions.empty:
             raise ValueError(
-                f"{self.path}: has exclusions, which are compared key by key, not by hash: pass "
-                "the keys (add_many, contains_many), or discard the exclusions"
+                f"{self.path}: has exclusions, which are compared by key, not by hash: pass the "
+                "keys (add_many, contains_many), or discard the exclusions"
             )
 
     def _foreseen(self, batch: Batch, add: Callable[[Batch], R]) -> R:

@@ -249,7 +249,7 @@ class Chain(Shelf):
             self.path,
             found,
             f"a {found} folder of files",
-            "a single file, as before it grew: this call is about one file",
+            "a single file, as before it grew: this call needs one file",
         )
 
     def prepare(self, hashes: HashHalves) -> Hashed:

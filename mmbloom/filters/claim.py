@@ -19,9 +19,7 @@ from mmbloom._system.typing import Bools
 from mmbloom.errors import ClosedFilterError, FilterFullError, ReentryError
 from mmbloom.filters.shelf import Hashed, Shelf
 
-_CLAIMED = (
-    "a claim of this filter is around this one: end its block first, or claim all keys at once"
-)
+_CLAIMED = "a claim of this filter is already open: end its block first, or claim all keys at once"
 
 
 class Claim(Held):
@@ -102,7 +100,7 @@ class Claim(Held):
 
     def _check_unused(self) -> None:
         if self._pid:
-            raise RuntimeError("a claim is used once: call claim() again")
+            raise RuntimeError("a claim can be used only once: call claim() again")
 
     def _begin(self) -> Bools:
         """Answer: bool array of shape (n,), True for each new key."""

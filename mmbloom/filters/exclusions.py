@@ -341,7 +341,7 @@ def _few(keys: Keys, path: str) -> dict[bytes, None]:
             room -= sum(map(len, islice(given, before, None))) + len(given) - before
             if room < 0:
                 raise ValueError(
-                    f"{path}: more keys than exclusions may be, {MOST_BYTES} bytes of them: where "
-                    "so many are needed, make a filter with a lower error rate"
+                    f"{path}: more keys than can be excluded, which is {MOST_BYTES} bytes of them; "
+                    "instead of so many exclusions, make a filter with a lower error rate"
                 )
     return given

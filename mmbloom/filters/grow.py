@@ -125,7 +125,7 @@ def _rate_of_grown(folder: str) -> float:
     with open_named(folder) as (file, (first, *_)):
         plan, params = file.manifest.plan, first.header.params
         if not isinstance(plan, GrowthPlan):
-            why = "a single file: each period begins a new file"
+            why = "a single file; a rotating filter begins a new file each period"
             raise OtherKindError(folder, plan.kind, plan.kind, why)
         positions = min(first.counters()["positions_set"], params.num_bits)  # nothing proves them
         now = params.expected_error_rate(positions)
@@ -161,11 +161,11 @@ def why_not(params: FilterParams, fill: Fill) -> str:
 def require_file_of_bits(path: str) -> None:
     """Raise `FormatError` unless a path is a file of bits, and a filter of its own."""
     if os.path.islink(path):
-        expected = f"the file itself: grow {os.path.realpath(path)}"
+        expected = f"the file itself; grow {os.path.realpath(path)}"
         raise FormatError(path, "file", "a symbolic link", expected)
     if is_named(path):
         folder = os.path.dirname(path)
-        expected = "a filter of its own: the folder grows by itself, or begins a file each period"
+        expected = "a separate filter: the folder grows by itself, or begins a file each period"
         raise FormatError(path, "file", f"a file of the folder {folder}", expected)
     with UnmappedFilter(path, kinds=ALL_KINDS) as looked_at:
         if (kind_of(looked_at.header)) is not BITS:
@@ -173,8 +173,8 @@ def require_file_of_bits(path: str) -> None:
                 path,
                 "counters",
                 "counters",
-                "bits: a growing filter forgets no key; to_bloom writes a filter of bits of the "
-                "keys that are there, and that can grow",
+                "bits: keys cannot be removed from a growing filter; to_bloom writes a filter of "
+                "bits with the same keys, which can grow",
             )
 
 

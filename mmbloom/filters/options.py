@@ -21,7 +21,7 @@ from mmbloom.sizing.params import (
 )
 
 # A note, not the message: commands show that as well, and have no such argument.
-EXIST_OK = "with exist_ok=True what is there is opened, if it was made with the same parameters"
+EXIST_OK = "pass exist_ok=True to open what is there, if it was made with the same parameters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class OpenOptions:
         if self.mode not in ("r", "r+"):
             raise ValueError(f"mode is {self.mode!r}, expected 'r' or 'r+'")
         if not (self.lock_timeout is None or hasattr(self.lock_timeout, "__float__")):
-            raise TypeError(f"lock_timeout is {self.lock_timeout!r}, expected seconds, or None")
+            raise TypeError(f"lock_timeout is {self.lock_timeout!r}, expected seconds or None")
         if self.lock_timeout is not None and not self.lock_timeout >= 0:  # nan neither
             raise ValueError(
-                f"lock_timeout is {self.lock_timeout}, expected seconds from 0, or None to wait "
-                "for ever"
+                f"lock_timeout is {self.lock_timeout}, expected 0 or more seconds, or None to wait "
+                "forever"
             )
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads is {self.threads}, expected 1 or more")
@@ -82,7 +82,7 @@ def choose_params(
     """Resolve the sizing arguments of `BloomFilter.create`."""
     if like is not None:
         if (capacity, error_rate, layout, seed, hash) != (None,) * 5:
-            raise ValueError("like= copies all parameters: give it alone, without others")
+            raise ValueError("like= copies all parameters: pass it alone, without other parameters")
         params = getattr(like, "params", None)
         if not isinstance(params, FilterParams):
             raise TypeError(
@@ -90,7 +90,7 @@ def choose_params(
             )
         return params
     if capacity is None:
-        raise TypeError("capacity is required: the number of distinct keys to plan for")
+        raise TypeError("capacity is required: the number of distinct keys that the filter is for")
     chosen = choose_hash(hash, seed)
     return plan(
         capacity,

@@ -100,8 +100,8 @@ class RotatingChain(Chain):
                 return
             _add(self.newest)
         raise MmbloomError(
-            f"{self.path}: {_MOST_ROUNDS} periods of {self.plan.every_seconds} s have "
-            "ended while files were made for them; create one with longer periods"
+            f"{self.path}: {_MOST_ROUNDS} periods of {self.plan.every_seconds} s have ended "
+            "while their files were being made; create a filter with longer periods"
         )
 
     def turn(self) -> bool:

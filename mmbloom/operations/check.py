@@ -70,7 +70,7 @@ _SUMS = (
     *("file_bytes", "bytes_not_reserved", "sealed_segments", "positions_set", "approx_count"),
     *("capacity", "unfinished_batches"),
 )
-_COPY = "; copy it: the bits of a copy are counted again"
+_COPY = "; copy it: a copy counts its bits again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +257,9 @@ def _open_folder(stack: ExitStack, folder: str) -> _Opened:
             require_named(files[-1].header, path, entry, plan)
         except FileNotFoundError:
             if stamp_of(folder) == manifest.stamp or entry in manifest_of(folder).members:
-                problems.append(f"{entry.name}: is missing, and its keys with it")
+                problems.append(f"{entry.name}: is missing, and so are its keys")
             else:
-                notes.append(f"{entry.name}: was dropped meanwhile")
+                notes.append(f"{entry.name}: was dropped during the check")
         except FormatError as error:
             problems.append(str(error))
     exclusions = exclusions_path_in(folder)
@@ -277,7 +277,7 @@ def _sum_of(
     if stamp_of(folder.path) == manifest.stamp:  # else other files may belong to it by now
         named = {MANIFEST, IN_FOLDER, *(entry.name for entry in manifest.manifest.members)}
         notes += [
-            f"{name}: is none of the folder's files: left by a killed process, or somebody's"
+            f"{name}: is not a file of this folder: left by a killed process, or by someone else"
             for name in sorted({*os.listdir(folder.path)} - named)
         ]
     sums: dict[str, Any] = {name: sum(getattr(one, name) for one in files) for name in _SUMS}
@@ -358,12 +358,12 @@ class _FileCheck:
             checksums = []
             self._problems.append(
                 f"the {error.field} is {error.found}, expected {error.expected}: it is damaged, "
-                "and the array cannot be compared; go back to another copy"
+                "so the array cannot be checked; go back to another copy"
             )
 
         def differs(number: int, found: int, sealed: int) -> None:
             self._problems.append(
-                f"MiB {number} of the array has the checksum {found:#x}, sealed was {sealed:#x}: "
+                f"MiB {number} of the array has the checksum {found:#x}, expected {sealed:#x}: "
                 "go back to another copy"
             )
 
@@ -380,8 +380,8 @@ class _FileCheck:
             )
         if any(raw[KEY_RULE_OFFSET:]) and read_key_rule(raw) is None:
             self._notes.append(
-                "how lines became keys is not noted whole: a writer was killed, or something else "
-                "wrote there; the next command that adds notes it"
+                "the key rule is incomplete: a writer was killed, or something else wrote there; "
+                "the next command that adds lines writes it again"
             )
 
     def _counters(self, before: dict[str, int], after: dict[str, int], positions_set: int) -> int:
@@ -389,36 +389,36 @@ class _FileCheck:
         again, recount = self._advice()
         quiet = before == after  # counters that move are read at different moments
         if not quiet:
-            self._notes.append("the filter is being written to: its counters moved meanwhile")
+            self._notes.append("the filter is being written to: its counters changed meanwhile")
         unfinished = after["batches_begun"] - after["batches_done"]
         if quiet and unfinished < 0:
-            self._problems.append(f"batches done are {-unfinished} more than were begun{recount}")
+            self._problems.append(f"{-unfinished} more batches are done than were begun{recount}")
         elif unfinished > 0:
             self._notes.append(
                 f"{unfinished} batches begun and not done: writers are at work, or were killed; "
-                f"every key whose add returned is there, the figures may lag{recount}"
+                f"every key whose add returned is there, but the counters may lag behind{recount}"
             )
         if self._kind is not BITS:  # counters go down, and may have while they were read
             if quiet and not unfinished and positions_set != after["positions_set"]:
                 self._problems.append(
-                    f"{positions_set} counters are not 0, and {after['positions_set']} were "
-                    f"counted: something else changed them, or the figures are damaged{recount}"
+                    f"{positions_set} counters are not 0, but {after['positions_set']} were "
+                    f"counted: something else changed them, or the totals are damaged{recount}"
                 )
             return max(0, unfinished)
         # Bits are set before they are counted, and never cleared; each new key sets at least one.
         if positions_set < before["positions_set"]:
             self._problems.append(
-                f"{positions_set} bits are set, and {before['positions_set']} were counted: "
+                f"{positions_set} bits are set, but {before['positions_set']} were counted: "
                 f"bits are lost, or the counters are damaged{again}"
             )
         elif quiet and not unfinished and positions_set > after["positions_set"]:
             self._problems.append(
-                f"{positions_set} bits are set, and {after['positions_set']} were counted: "
+                f"{positions_set} bits are set, but {after['positions_set']} were counted: "
                 f"something else set bits, or the counters are damaged{recount}"
             )
         if before["keys_added"] > positions_set:
             self._problems.append(
-                f"{before['keys_added']} keys added cannot be, with {positions_set} bits set: "
+                f"{before['keys_added']} keys added is impossible with {positions_set} bits set: "
                 f"the counters are damaged{'' if self._seal_damaged else _COPY}"
             )
         return max(0, unfinished)
@@ -429,13 +429,13 @@ class _FileCheck:
             return "", ""
         if self._file.header.sealed:
             return _COPY, _COPY
-        return "; if you have the keys, add them again", "; recount (info --recount) corrects them"
+        return "; if you have the keys, add them again", "; recount corrects them (info --recount)"
 
     def _reservation(self) -> int:
         missing = self._file.bytes_not_reserved()
         if not missing:
             return 0
-        said = f"{missing} bytes of the file are holes, without a place on the disk"
+        said = f"{missing} bytes of the file are holes, with no disk space reserved"
         if self._file.header.sealed or (
             disk.file_system_type(self._file.path) in disk.COPY_ON_WRITE
         ):
@@ -443,7 +443,7 @@ class _FileCheck:
         else:
             self._problems.append(
                 f"{said}: a full disk would end every process that writes to it; "
-                "a copy has no holes"
+                "copy it, because a copy has no holes"
             )
         return missing
 
@@ -451,7 +451,7 @@ class _FileCheck:
 # The size in the header over the size that is there, at most: a file of a few bytes must not fill
 # the disk with the terabyte of zeros that its header asks for.
 _MOST_TIMES = 100
-_DAMAGED_COUNTERS = "the counters were damaged, and cannot tell if bits are lost: recounted"
+_DAMAGED_COUNTERS = "the counters were damaged, so lost bits cannot be detected: recounted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -483,7 +483,7 @@ class Repair:
     >>> mmbloom.BloomFilter.create(old, capacity=1000).close()
     >>> os.truncate(old, os.path.getsize(old) - 64)
     >>> mmbloom.repair(old, new).losses
-    ('the last 64 bytes of the array are not there; zeros now',)
+    ('the last 64 bytes of the array are missing; now zeros',)
     """
 
     header_damage: str
@@ -573,12 +573,12 @@ def _repair_file(
     with UnmappedFile(path) as damaged:
         if damaged.size <= HEADER_BYTES:
             found = f"{damaged.size} bytes"
-            raise NoFilterError(damaged.path, "length", found, "a header of 4096 and an array")
+            raise NoFilterError(damaged.path, "length", found, "a 4096-byte header and an array")
         raw = damaged.read(0, HEADER_BYTES)
         header, wrong = _header_of(damaged, raw, params)
         if _MOST_TIMES * (damaged.size - HEADER_BYTES) < header.array_bytes:
             found, whole = f"{damaged.size} bytes", header.file_bytes
-            expected = f"{whole}, or a hundredth of that: there is too little to save"
+            expected = f"{whole}, or at least a hundredth of that: too little is left to repair"
             raise FormatError(damaged.path, "file size", found, expected)
         damaged.find_array(header)
         losses: list[str] = []
@@ -606,7 +606,7 @@ def _header_of(
         header, wrong = _of_this_version(damaged, raw, error), error.field
     except FormatError as error:
         if params is None:
-            expected = f"{error.expected}; to rebuild it give the parameters that it was made with"
+            expected = f"{error.expected}; to rebuild it, give the parameters it was made with"
             raise type(error)(error.path, error.field, error.found, expected) from None
         return Header(params, 0, bytes(16)), error.field
     require_kind(header, damaged.path, (BITS,))
@@ -616,8 +616,8 @@ def _header_of(
         if getattr(header.params, field) != getattr(params, field):
             there, given = spelled(header.params, field), spelled(params, field)
             said = (
-                f"its header is sound, with {field} {there}, and params have {given}: repair it "
-                "without params, or with those of this filter"
+                f"its header is sound and has {field} {there}, but params has {given}: repair it "
+                "without params, or with this filter's own"
             )
             raise ParameterMismatchError(damaged.path, field, there, given, said)
     return header, wrong
@@ -643,20 +643,20 @@ def _salvaged(
     """Read the array from front to back, with zeros for what is missing, and note what that is."""
     end = HEADER_BYTES + header.array_bytes
     if damaged.size < end:
-        losses.append(f"the last {end - damaged.size} bytes of the array are not there; zeros now")
+        losses.append(f"the last {end - damaged.size} bytes of the array are missing; now zeros")
     checksums = _sealed_checksums(damaged, header) if maybe_sealed else None
     if header.sealed and checksums is None:  # unknown if the header was rebuilt
-        losses.append("the seal is damaged itself, so the array could not be checked")
+        losses.append("the seal itself is damaged, so the array could not be checked")
     if header.sealed or checksums is not None:
         notes.append("the file was sealed; the new one is not")
         end += header.seal_bytes
     if damaged.size > end:
-        notes.append(f"{damaged.size - end} bytes after the end are left out")
+        notes.append(f"{damaged.size - end} bytes after the end were left out")
     wrong: list[int] = []
     yield from Segments(damaged, header, checksums or (), lambda number, *_: wrong.append(number))
     if wrong:
         first = ", ".join(map(str, wrong[:8])) + (", ..." if len(wrong) > 8 else "")
-        losses.append(f"{len(wrong)} MiB of the array are not what was sealed: {first}")
+        losses.append(f"{len(wrong)} MiB of the array differ from what was sealed: {first}")
 
 
 def _sealed_checksums(damaged: UnmappedFile, header: Header) -> list[int] | None:
@@ -676,13 +676,13 @@ def _compare(
     if counted > header.params.num_bits:
         notes.append(_DAMAGED_COUNTERS)
     elif counted > positions_set:
-        losses.append(f"{counted} bits were set when last counted, {positions_set} are now")
+        losses.append(f"{counted} bits were set when last counted, but {positions_set} are now")
     elif unfinished < 0:
         notes.append(_DAMAGED_COUNTERS)
     elif unfinished:
         notes.append(f"{unfinished} batches were interrupted; no key whose add returned is missing")
     elif counted < positions_set:
-        notes.append(f"{positions_set} bits are set, {counted} were counted: recounted")
+        notes.append(f"{positions_set} bits are set, but {counted} were counted: recounted")
 
 
 _NOTHING_KEPT = Repair("", 0, 0, (), ())
@@ -690,7 +690,7 @@ _NOTHING_KEPT = Repair("", 0, 0, (), ())
 
 def _repair_folder(path: str, target: Target, params: FilterParams | None) -> Repair:
     if params is not None:
-        raise ValueError(f"{path}: is a folder, whose manifest says how its files were made")
+        raise ValueError(f"{path}: is a folder, whose manifest has its parameters: omit params")
     manifest = manifest_of(path)
     files: list[Repair] = []
     made: list[Counted] = []
@@ -703,7 +703,7 @@ def _repair_folder(path: str, target: Target, params: FilterParams | None) -> Re
             made.append(counted)
             losses += [f"{entry.name}: {loss}" for loss in (lost, *done.losses) if loss]
             if wrong := done.header_damage:
-                notes.append(f"{entry.name}: header rebuilt by the manifest, its {wrong} was wrong")
+                notes.append(f"{entry.name}: header rebuilt from the manifest: {wrong} was wrong")
             notes += [f"{entry.name}: {note}" for note in done.notes]
             if done is not _NOTHING_KEPT:
                 files.append(done)
@@ -732,11 +732,11 @@ def _mend(path: str, made: Target, entry: Entry, plan: FolderPlan) -> tuple[Repa
         as_found = replace(entry, uuid=found.uuid)
         require_named(found, path, as_found, plan)  # else it fits no folder of this plan
         same = as_found == entry
-        lost = "" if same else "is another filter: the keys of the folder's own are lost"
+        lost = "" if same else "is another filter: the keys of the original file are lost"
         return *_repair_file(path, made), lost
     except FileNotFoundError:
         lost = "is missing: the keys in it are lost"
     except (FormatError, ParameterMismatchError) as error:
-        lost = f"nothing of it can be kept, its {error.field} is {error.found}"
+        lost = f"is lost with its keys: its {error.field} is {error.found}"
     make_member(made, plan, entry.number)
     return _NOTHING_KEPT, Counted(made.path, plan.params(entry.number), 0), lost

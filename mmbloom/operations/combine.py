@@ -118,7 +118,7 @@ def source_paths(sources: Iterable[Path]) -> list[str]:
         raise TypeError(f"sources is {sources!r}, expected a list of paths")
     paths = [absolute(source) for source in sources]
     if not paths:
-        raise ValueError("sources is empty: name one filter or more")
+        raise ValueError("sources is empty, expected at least one filter")
     return paths
 
 
@@ -158,9 +158,9 @@ def warn_of_rules(path: str, rules: Iterable[str | None]) -> None:
     different = different_rules(rules)
     if len(different) > 1:
         warn(
-            f"{path}: its keys were made of lines in different ways: {'; '.join(different)}; "
-            f"a line is found only in the way that put it there, and {different[0]} is noted: "
-            "combine filters that were filled with the same options",
+            f"{path}: its keys were made from lines in different ways: {'; '.join(different)}; "
+            f"a line is found only in the way it was added, and {different[0]} is noted: combine "
+            "filters that were filled with the same options",
             MmbloomWarning,
         )
 
@@ -173,7 +173,7 @@ def in_steps_if_too_many() -> Iterator[None]:
     except OSError as error:
         if error.errno != errno.EMFILE:
             raise
-        reason = f"{error.strerror}; do it in steps, or allow more at once (ulimit -n)"
+        reason = f"{error.strerror}; do it in steps, or allow more open files (ulimit -n)"
         raise OSError(error.errno, reason, error.filename) from error
 
 
@@ -381,7 +381,7 @@ def _most_keys(keys_added: Sequence[int], positions_set: int, params: FilterPara
 
 _WHY_FILES_TO_COMPARE = (
     "a key may be in file 1 of one folder and in file 2 of the other, and would not be \
-counted; contains_many (check -c) finds the keys that a folder has"
+counted; use contains_many (check -c) to find the keys that a folder has"
 )
 
 

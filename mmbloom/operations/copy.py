@@ -112,9 +112,9 @@ def _to_be_replaced(source: str, path: str) -> Iterator[os.stat_result | None]:
     try:
         why_not = _why_it_stays(source, path, there)
     except FormatError as error:
-        why_not = f"is no sound filter: {error.field} is {error.found}"
+        why_not = f"is not a sound filter: {error.field} is {error.found}"
     if why_not:
-        said = f"{why_not}; only another filter is replaced: choose another path"
+        said = f"{why_not}; only another filter can be replaced: choose another path"
         raise FileExistsError(errno.EEXIST, said, path)
     fd = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
@@ -131,7 +131,9 @@ def _why_it_stays(source: str, path: str, there: os.stat_result) -> str:
         return "is the source itself"
     folder = stat.S_ISDIR(there.st_mode)
     if folder != is_folder(source):
-        return "is a folder, and the source a file" if folder else "is no folder, as the source is"
+        return (
+            "is a folder, but the source is not" if folder else "is not a folder, but the source is"
+        )
     if not folder and is_named(path):
         return f"is a file of the folder {os.path.dirname(path)}"
     with ExitStack() as stack:
@@ -144,7 +146,7 @@ def _why_it_stays(source: str, path: str, there: os.stat_result) -> str:
     own = {MANIFEST, os.path.basename(exclusions_path_in(path))}
     others = {*os.listdir(path)} - own if folder else set()
     strange = sorted(name for name in others if not name.endswith((".bloom", ".tmp")))
-    return f"has {strange[0]} in it, which is of no filter" if strange else ""
+    return f"contains {strange[0]}, which belongs to no filter" if strange else ""
 
 
 def _copy_file(path: str, target: Target, *, seal: bool) -> None:

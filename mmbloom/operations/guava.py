@@ -119,7 +119,7 @@ def _require_exportable(path: str, params: FilterParams) -> None:
     ):
         if not ok:
             found = str(getattr(params, field))
-            said = f"has {field} {found}, and a filter of Guava's has {expected}; {advice}"
+            said = f"has {field} {found}, but a Guava filter has {expected}; {advice}"
             raise ParameterMismatchError(path, field, found, expected, said)
 
 
@@ -206,7 +206,7 @@ def _decode(prefix: bytes, file_bytes: int, path: str) -> tuple[int, int]:
     name = f" ({_STRATEGIES[strategy]})" if strategy < len(_STRATEGIES) else ""
     expected = f"{_STRATEGY} ({_STRATEGIES[_STRATEGY]}), as Guava's BloomFilter.writeTo writes it"
     require(strategy == _STRATEGY, "strategy", f"{strategy}{name}", expected)
-    expected = f"1 to {MAX_HASHES}, as many as mmbloom has (Guava: 255)"
+    expected = f"1 to {MAX_HASHES}, the most that mmbloom allows (Guava: 255)"
     require(1 <= num_hashes <= MAX_HASHES, "number of hashes", num_hashes, expected)
     require(longs >= 1, "number of longs", longs, f"1 to {_MOST_LONGS}")
     whole = _PREFIX.size + 8 * longs

@@ -281,7 +281,7 @@ def test_grow_refuses(here: Path) -> None:
     assert mmbloom("create", "rotates", *SIZES, "--rotate").code == 0
     for path, said in (
         ("counts", "copy --plain"),
-        ("rotates", "each period begins a new file"),
+        ("rotates", "begins a new file each period"),
         ("nothing", "no such filter"),
     ):
         assert refused(mmbloom("grow", path), 3, path, said)

@@ -364,7 +364,7 @@ def test_a_filter_that_is_damaged(where: Path) -> None:
     said = inside("info", "seen").err
     assert is_one_line(said, "header checksum", "make a sound filter from it with mmbloom repair")
     said = inside("repair", "seen", "sound").err
-    assert is_one_line(said, "to rebuild it give the parameters")
+    assert is_one_line(said, "to rebuild it, give the parameters")
     assert "comes first" not in inside("info", "access.log").err
 
 

@@ -213,5 +213,5 @@ def test_replace_what_is_none(path: str, tmp_path: Path) -> None:
     filter_of(path, 4096)
     (tmp_path / "text").write_text("precious")
     done = inside("copy", "--replace", path, tmp_path / "text")
-    assert refused(done, 5, str(tmp_path / "text"), "is no sound filter", "choose another")
+    assert refused(done, 5, str(tmp_path / "text"), "is not a sound filter", "choose another")
     assert (tmp_path / "text").read_text() == "precious"

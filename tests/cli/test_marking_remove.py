@@ -207,7 +207,7 @@ def test_every_command_goes_by_them(here: Path, form: str) -> None:
     assert re.search(rb"\nexclusions +2 keys", inside("info", "seen").out)
     found = inside("verify", "seen").out
     assert b"2 keys are excluded" in found
-    assert b"none of the folder's files" not in found
+    assert b"not a file of this folder" not in found
     mended = inside("repair", "seen", "mended")
     assert (mended.code, mended.out, "3 keys added" in mended.err) == (0, b"", True)
     assert inside("check", "mended", "-c", "in").out == b"4\n"

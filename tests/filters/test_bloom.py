@@ -240,7 +240,7 @@ def test_recount_mends(create: Create, path: str) -> None:
     assert counters_of(path)["batches_done"] == 9
 
 
-@pytest.mark.filterwarnings("ignore:.* bits are set, and:mmbloom.MmbloomWarning")
+@pytest.mark.filterwarnings("ignore:.* bits are set, but:mmbloom.MmbloomWarning")
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("value", [2**64 - 1, 2**63])
 @pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")

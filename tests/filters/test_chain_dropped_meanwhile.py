@@ -82,9 +82,11 @@ def test_verify(
     assert kept.exists()
     assert (done.code, done.err) == (0, "")
     said = done.out.decode()
-    assert (f"{dropped.name}: was dropped meanwhile" in said) == (when == "before it is opened")
+    assert (f"{dropped.name}: was dropped during the check" in said) == (
+        when == "before it is opened"
+    )
     assert "is missing" not in said
-    assert "none of the folder's files" not in said  # the newest, which that manifest did not name
+    assert "not a file of this folder" not in said  # the newest, which that manifest did not name
 
 
 def test_verify_what_is_lost(
@@ -102,5 +104,5 @@ def test_verify_what_is_lost(
         done = inside("verify", folder)
         assert lost in files_of(folder)
     assert (done.code, done.err) == (1, "")
-    assert f"{lost.name}: is missing, and its keys with it" in done.out.decode()
-    assert "dropped meanwhile" not in done.out.decode()
+    assert f"{lost.name}: is missing, and so are its keys" in done.out.decode()
+    assert "dropped during" not in done.out.decode()

@@ -78,7 +78,7 @@ def test_like(create: Create) -> None:
 def test_like_stands_alone(create: Create, tmp_path: Path, extra: dict[str, Any]) -> None:
     """Beside like= no other size is accepted, not even the same one."""
     one = create(777, seed=1)
-    with pytest.raises(ValueError, match="give it alone"):
+    with pytest.raises(ValueError, match="pass it alone"):
         BloomFilter.create(tmp_path / "other", like=one, **extra)
     check_folder(tmp_path, "seen.bloom")
 

@@ -111,10 +111,12 @@ def test_claim_is_used_once(create: Create, path: str) -> None:
     claim = seen.claim(["a"])
     with claim as new:
         assert new.tolist() == [True]
-        with pytest.raises(RuntimeError, match=r"a claim is used once: call claim\(\) again"):
+        with pytest.raises(
+            RuntimeError, match=r"a claim can be used only once: call claim\(\) again"
+        ):
             claim.__enter__()
     assert "a" in seen
-    with pytest.raises(RuntimeError, match="a claim is used once"):
+    with pytest.raises(RuntimeError, match="a claim can be used only once"):
         claim.__enter__()
     assert flock_is_free(path)
 

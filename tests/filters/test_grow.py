@@ -191,7 +191,7 @@ def test_a_file_of_a_folder(tmp_path: Path) -> None:
         with made:
             made.add_many(range(10))
         (member,) = Path(made.path).glob("*.bloom")
-        refuse(member, FormatError, f"a file of the folder {made.path}, expected a filter of its")
+        refuse(member, FormatError, f"a file of the folder {made.path}, expected a separate filter")
         beside = full(member.with_name("other.bloom"), excluded="")
         assert grow(beside) < 1e-8  # by the bits that are set, which a random key decides
         assert beside.is_dir()
@@ -217,7 +217,7 @@ def test_of_another_user(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     nobody = 65534
     as_user(nobody, lambda: refuse(path, PermissionError, "belongs to user 0|not permitted"))
-    as_user(nobody, lambda: refuse(theirs, PermissionError, "it is for group 2345"))
+    as_user(nobody, lambda: refuse(theirs, PermissionError, "it belongs to group 2345"))
     assert path.is_file()
 
 
@@ -241,12 +241,12 @@ def test_a_system_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     monkeypatch.setattr(disk, "exchange_names", cannot)
-    refuse(path, OSError, "this file system cannot put a folder in the place of what is there in")
+    refuse(path, OSError, "this file system cannot replace what is there with a folder in")
     monkeypatch.undo()
     monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: WithoutName())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "RENAMEAT2", {})
-        refuse(path, OSError, "this system cannot put a folder in the place of what is there in")
+        refuse(path, OSError, "this system cannot replace what is there with a folder in")
     if has.MACOS:
         return
     grow(path)

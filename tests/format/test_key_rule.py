@@ -70,7 +70,7 @@ def test_a_torn_rule_is_written_anew(tmp_path: Path) -> None:
     before = path.read_bytes()
     found = verify(path)
     assert found.ok
-    assert "is not noted whole" in found.notes[0]
+    assert "the key rule is incomplete" in found.notes[0]
     with mmbloom.open(path, "r") as seen:
         assert seen.key_rule is None
         assert seen.info().key_rule is None

@@ -94,15 +94,15 @@ PUT: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize(
     ("kind", "put", "where", "said"),
     [
-        ("plain", "text", "there", "is no sound filter"),
-        ("plain", "damaged", "there", "is no sound filter: file size is 5000"),
+        ("plain", "text", "there", "is not a sound filter"),
+        ("plain", "damaged", "there", "is not a sound filter: file size is 5000"),
         ("plain", "link", "there", "symbolic link to .*aim"),
-        ("plain", "empty folder", "there", "is a folder, and the source a file"),
-        ("plain", "folder", "there", "is a folder, and the source a file"),
+        ("plain", "empty folder", "there", "is a folder, but the source is not"),
+        ("plain", "folder", "there", "is a folder, but the source is not"),
         ("plain", "folder", "there/0000000000.bloom", "is a file of the folder"),
-        ("growing", "file", "there", "is no folder, as the source is"),
-        ("growing", "empty folder", "there", "is no sound filter: manifest.json is missing"),
-        ("growing", "folder with more", "there", "has notes in it"),
+        ("growing", "file", "there", "is not a folder, but the source is"),
+        ("growing", "empty folder", "there", "is not a sound filter: manifest.json is missing"),
+        ("growing", "folder with more", "there", "contains notes, which"),
         ("plain", "file", "live", "is the source itself"),
         ("growing", "file", "live", "is the source itself"),
     ],
@@ -112,7 +112,9 @@ def test_what_stays(tmp_path: Path, kind: str, put: str, where: str, said: str) 
     live, _ = two_of(tmp_path, kind)
     PUT[put](tmp_path / "there")
     before = contents(tmp_path)
-    with pytest.raises(FileExistsError, match=f"{said}.*only another filter is replaced") as caught:
+    with pytest.raises(
+        FileExistsError, match=f"{said}.*only another filter can be replaced"
+    ) as caught:
         copy(live, tmp_path / where, replace=True)
     assert caught.value.filename == str(tmp_path / where)
     assert contents(tmp_path) == before

@@ -115,7 +115,7 @@ def test_params_that_do_not_fit(tmp_path: Path) -> None:
     assert caught.value.field == "num_hashes"
     assert "open it as it is" not in str(caught.value)
     make("growing", tmp_path / "folder").close()
-    with pytest.raises(ValueError, match="whose manifest says how its files were made"):
+    with pytest.raises(ValueError, match="whose manifest has its parameters: omit params"):
         mmbloom.repair(tmp_path / "folder", tmp_path / "out", params=params)
     assert not (tmp_path / "out").exists()
 

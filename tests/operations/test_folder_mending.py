@@ -108,7 +108,7 @@ def test_another_filter_in_the_place_of_one(folder: Path, tmp_path: Path) -> Non
     """A repair tells whose keys are lost, and keeps those that are there."""
     replace(folder, 1)
     done = repair(folder, tmp_path / "mended")
-    loss = f"{NAMES[1]}: is another filter: the keys of the folder's own are lost"
+    loss = f"{NAMES[1]}: is another filter: the keys of the original file are lost"
     assert done.losses == (loss,)
     with GrowingFilter.open(tmp_path / "mended", "r") as seen:
         assert seen.contains_many(range(10_100, 10_300)).all()
@@ -120,7 +120,7 @@ def test_files_that_are_not_named(folder: Path) -> None:
     found = verify(folder)
     assert found.ok
     assert found.notes == (
-        "notes.txt: is none of the folder's files: left by a killed process, or somebody's",
+        "notes.txt: is not a file of this folder: left by a killed process, or by someone else",
     )
 
 

@@ -23,7 +23,7 @@ WRONG: dict[str, tuple[bytes, str, str, str]] = {  # the file, then field, found
     "java serialization": (b"\xac\xed\0\5sr\0\x2a" + bytes(99), "strategy", "172", "writeTo"),
     "mmbloom": (b"\x89MMBLM\r\n" + bytes(5000), "strategy", "137", "1 (MURMUR128_MITZ_64)"),
     "no hash": (b"\1\0" + ONE_LONG[2:], "number of hashes", "0", "1 to 64"),
-    "65 hashes": (b"\1\x41" + ONE_LONG[2:], "number of hashes", "65", "1 to 64, as many as"),
+    "65 hashes": (b"\1\x41" + ONE_LONG[2:], "number of hashes", "65", "1 to 64, the most"),
     "255 hashes": (b"\1\xff" + ONE_LONG[2:], "number of hashes", "255", "(Guava: 255)"),
     "no long": (struct.pack(">bBi", 1, 7, 0), "number of longs", "0", "1 to 2147483647"),
     "negative longs": (struct.pack(">bBiQ", 1, 7, -1, 0), "number of longs", "-1", "1 to"),

@@ -65,7 +65,7 @@ def test_truncated(tmp_path: Path, left: int, sealed: bool) -> None:
     path = (sealed_of if sealed else filter_of)(tmp_path / "a", SIZE)
     os.truncate(path, 4096 + left)
     done = mended(tmp_path)
-    assert f"the last {SIZE - left} bytes of the array are not there; zeros now" in done.losses
+    assert f"the last {SIZE - left} bytes of the array are missing; now zeros" in done.losses
     missing = verify(tmp_path / "b", keys=list(KEYS)).keys_missing
     assert missing > 0 or left == SIZE - 1
     assert os.path.getsize(tmp_path / "b") == 4096 + SIZE
@@ -76,7 +76,9 @@ def test_too_little_to_save(tmp_path: Path, left: int) -> None:
     """Law 13: less than a hundredth of what a header claims is refused, and makes no file of it."""
     path = filter_of(tmp_path / "a", SIZE)
     os.truncate(path, 4096 + left)
-    with pytest.raises(FormatError, match=r"file size is \d+ bytes, .* too little to save"):
+    with pytest.raises(
+        FormatError, match=r"file size is \d+ bytes, .* too little is left to repair"
+    ):
         repair(path, tmp_path / "b")
     check_folder(tmp_path, "a")
 
@@ -101,7 +103,7 @@ def test_extended(tmp_path: Path, more: int, sealed: bool) -> None:
         file.write(b"x" * more)
     done = mended(tmp_path)
     assert done.losses == ()
-    assert f"{more} bytes after the end are left out" in done.notes
+    assert f"{more} bytes after the end were left out" in done.notes
     assert ("the file was sealed; the new one is not" in done.notes) == sealed
     assert verify(tmp_path / "b", keys=list(KEYS)).ok
 
@@ -150,10 +152,10 @@ def test_wrong_parameters_for_a_lost_header(tmp_path: Path) -> None:
     flip(path, 0)
     small = FilterParams(10**6, 0.01, "standard", 8 * MIB, 7, 5)
     done = mended(tmp_path, small)
-    assert f"{SIZE - MIB} bytes after the end are left out" in done.notes
+    assert f"{SIZE - MIB} bytes after the end were left out" in done.notes
     os.unlink(tmp_path / "b")
     done = mended(tmp_path, FilterParams(10**6, 0.01, "standard", 8 * 3 * MIB, 7, 5))
-    assert f"the last {3 * MIB - SIZE} bytes of the array are not there; zeros now" in done.losses
+    assert f"the last {3 * MIB - SIZE} bytes of the array are missing; now zeros" in done.losses
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def test_damaged_pieces_of_a_sealed_filter(tmp_path: Path, header: bool) -> None
     flip(path, 4096 + MIB + 5, 3)
     flip(path, 4096 + SIZE - 1, 3)
     done = mended(tmp_path, PARAMS)
-    assert "2 MiB of the array are not what was sealed: 1, 2" in done.losses
+    assert "2 MiB of the array differ from what was sealed: 1, 2" in done.losses
     assert "the file was sealed; the new one is not" in done.notes
 
 
@@ -214,7 +216,7 @@ def test_damaged_seal(tmp_path: Path, at: int) -> None:
     path = sealed_of(tmp_path / "a", SIZE)
     flip(path, 4096 + at)
     assert mended(tmp_path).losses == (
-        "the seal is damaged itself, so the array could not be checked",
+        "the seal itself is damaged, so the array could not be checked",
     )
 
 

@@ -68,7 +68,7 @@ DAMAGES: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.* bits are set, and:mmbloom.MmbloomWarning")
+@pytest.mark.filterwarnings("ignore:.* bits are set, but:mmbloom.MmbloomWarning")
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("wrong", COUNTED_WRONG)
 def test_advice_about_a_sealed_copy_can_be_taken(tmp_path: Path, wrong: str, damage: str) -> None:
@@ -99,5 +99,5 @@ def test_what_a_flip_did_to_a_sealed_copy(tmp_path: Path) -> None:
         piece, *rest = verify(path).problems
         assert "MiB 0 of the array has the checksum" in piece
         assert [
-            f"{counted + flipped} bits are set, and {counted} were counted" in p for p in rest
+            f"{counted + flipped} bits are set, but {counted} were counted" in p for p in rest
         ] == [True] * (flipped != 0)
