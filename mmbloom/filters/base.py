@@ -124,22 +124,22 @@ class Filter(ABC):
 
     @property
     def capacity(self) -> int:
-        """Number of distinct keys that it is planned for, in all its files together."""
+        """Number of distinct keys the filter is for, in all its files together."""
         return self._sum(lambda file: file.params.capacity)
 
     @property
     def error_rate(self) -> float:
-        """False-positive rate that it is planned for, of all its files together."""
+        """Planned false-positive rate of all its files together."""
         return self._shelf.plan.error_rate
 
     @property
     def seed(self) -> int:
-        """Seed of its hash; of "siphash" that is a secret key."""
+        """Seed of its hash; for "siphash" this is a secret key."""
         return self._shelf.plan.seed
 
     @property
     def keys_added(self) -> int:
-        """Number of keys that were new when they were added; removing a key does not lower it."""
+        """Number of keys that were new when they were added; removing keys does not lower it."""
         return self._sum(lambda file: file.storage.counters["keys_added"])
 
     @property
@@ -149,31 +149,31 @@ class Filter(ABC):
 
     @property
     def fill_ratio(self) -> float:
-        """Set bits over all bits, 0 to 1."""
+        """Set bits divided by all bits, 0 to 1."""
         num_bits = self._sum(lambda file: file.params.num_bits)
         return self._sum(lambda file: file.storage.positions_set) / num_bits if num_bits else 0.0
 
     @property
     def current_error_rate(self) -> float:
-        """False-positive rate to expect at the present fill, of all its files together."""
+        """False-positive rate to expect at the current fill ratio, of all its files together."""
         return float(self.info().current_error_rate)
 
     @property
     def key_rule(self) -> str | None:
-        """How lines became its keys, as options of the commands; None if that is not noted.
+        """How keys are made from lines, as options of the commands; None if not recorded.
 
-        "whole lines", or as in "-k 1,3 -t ,". The first command that adds lines notes it, and
-        `mmbloom.logs.dedup.dedup`; keys of other calls are no lines.
+        For example "whole lines", or "-k 1,3 -t ,". It is recorded by the first command that adds
+        lines, or by `mmbloom.logs.dedup.dedup`. Other calls add keys, not lines.
         """
         return self._shelf.ask(key_rule_of)
 
     def note_key_rule(self, rule: str) -> None:
-        """Note how lines become the keys of this filter, unless that is noted already.
+        """Record how the keys of this filter are made from lines, unless it is already recorded.
 
         Parameters
         ----------
         rule : str
-            As `mmbloom.logs.lines.KeyRule.rule` spells it; 1 to 1532 bytes in UTF-8.
+            The rule, spelled as in `mmbloom.logs.lines.KeyRule.rule`; 1 to 1532 bytes in UTF-8.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class Filter(ABC):
                     self._shelf.newest.storage.note_key_rule(rule)
 
     def info(self) -> Any:
-        """Read everything that the filter says of itself: `FilterInfo` or `FolderInfo`."""
+        """Read everything the filter records about itself: a `FilterInfo` or `FolderInfo`."""
 
         def read(members: Sequence[File]) -> Any:
             return self._shelf.read_info(members)  # of the class that the shelf has by then
@@ -199,41 +199,42 @@ class Filter(ABC):
     def flush(self) -> None:
         """Force all keys added so far to the disk; do nothing on a read-only filter.
 
-        It waits for this object's other threads. A failed flush is final for this object: open
-        the filter again, and add again what came after the last success.
+        It waits for other threads that use this object. A failed flush is final for this object:
+        open the filter again, and add the keys since the last successful flush again.
 
         Raises
         ------
         DurabilityError
-            If the system reports an error; every later write and flush raises it too.
+            If the system reports an error; every later write and flush also raises it.
         FileChangedError, ClosedFilterError
-            If the filter cannot be written any more.
+            If the filter can no longer be written.
         """
         self._shelf.flush()
 
     def recount(self) -> int:
-        """Count the set bits again, to correct the counters after killed writers.
+        """Count the set bits again, to correct the counters after writers were killed.
 
         Returns
         -------
         int
-            How many positions are set. It reads the whole array: about half a second a gigabyte.
+            Number of positions set. Reads the whole array: about half a second per gigabyte.
         """
         return self._shelf.recount()
 
     def close(self) -> None:
         """Unmap the files and release everything; closing twice is fine.
 
-        It does not flush, with one exception: the last writer of a file whose array is in shared
-        memory writes it to the file, and forces that to the disk.
+        It does not flush, with one exception: if the array is in shared memory, the last writer
+        writes it to the file, and forces the file to the disk.
 
         Raises
         ------
         DurabilityError, FileChangedError
-            If that fails, or the file was resized; the array then stays in shared memory, and
-            the next to open the file has all keys.
+            If that fails, or the file was resized. The array then stays in shared memory, and the
+            next process that opens the file has all keys.
         ReentryError
-            During another call of this thread, as from a signal handler: nothing is closed.
+            If another call in this thread is under way, for example when called from a signal
+            handler; nothing is closed.
         """
         self._look_again()
         try:
@@ -281,55 +282,56 @@ class Filter(ABC):
         on_full: OnFull = "warn",
         resident: Resident = "auto",
     ) -> Self:
-        """Open an existing filter; its files say all about it.
+        """Open an existing filter, with the parameters it was created with.
 
         Parameters
         ----------
         path : str or path-like
-            The file or folder. Opening changes nothing in it.
+            The file or folder. Opening it changes nothing.
         mode : {"r+", "r"}, default "r+"
-            "r" takes no lock, and works on a read-only file system. A sealed file, and one
-            of a growing or rotating folder, is read-only in both.
+            "r" takes no lock, and works on a read-only file system. A sealed file, or a file of a
+            growing or rotating folder, is read-only in both modes.
         lock_timeout : float or None, default 60.0
-            Seconds that a write waits for others before `LockTimeoutError`; None waits for ever.
+            Seconds that a write waits for other writers before it raises `LockTimeoutError`; None
+            waits forever.
         allow_network : bool, default False
-            Allow writing on a network file system, which is safe from one host only.
+            Allow writing on a network file system; safe only if a single host writes to the filter.
         threads : int, optional
-            How many threads a call may use, the caller's among them; by default one for each
-            core that the process may use. Each gets 32,768 keys at least, so a batch of fewer
-            than 65,536 starts none, and there are 64 at most; the chunks of a column count by
-            themselves. Several threads also add and remove where the array is large
-            (docs/large-filters.md); the numpy engine uses one thread. No answer depends on it.
+            Number of threads that a call may use, including the caller's; by default one for each
+            core that the process may use, and at most 64. Each thread gets at least 32,768 keys, so
+            a batch of fewer than 65,536 starts none; each chunk of a column counts separately. In
+            large arrays, several threads also add and remove (docs/large-filters.md). The numpy
+            engine uses one thread. Answers do not depend on the number of threads.
         preload : bool, default False
             Read the whole file into memory first, so that no key waits for the disk.
         verify_after_add : bool, default False
-            Test every key again before its add is acknowledged; keys that are not found are a
-            `LostBitsError`. It reveals other programs that write to the file without the lock,
-            and failing memory, at the price of a query for each key added.
+            Test every key again before its add returns, and raise `LostBitsError` if a key is not
+            found. This detects failing memory and programs that write to the file without the lock,
+            at the cost of one query per added key.
         on_full : {"warn", "raise", "grow"}, default "warn"
-            What to do about keys that go past the planned capacity, before any of the batch is
-            marked: warn once (`CapacityWarning`) and go on, or refuse the batch with
-            `FilterFullError`. To be sure of that, "raise" holds the lock for a whole batch.
-            "grow" is for a `BloomFilter`, whose file becomes a folder of ever larger files as by
-            `grow`, also while other processes have it open. A `GrowingFilter` is never full; a
-            `RotatingFilter` is while its period has more keys than planned.
+            What to do when a batch would take the filter past its capacity, before any of its keys
+            is added. "warn" gives a `CapacityWarning`, once, and continues. "raise" refuses the
+            batch with `FilterFullError`; to be exact, it holds the lock for a whole batch. "grow"
+            is only for a `BloomFilter`: its file becomes a folder of ever larger files, as with
+            `grow`, even while other processes have it open. A `GrowingFilter` is never full; a
+            `RotatingFilter` is full while its period has more keys than its capacity.
         resident : {"auto", True, False}, default "auto"
-            Whether to keep the array in shared memory, where no key waits for the disk, and to
-            write it to the file in `flush`, in `close`, and some minutes after the last time:
-            "auto" does so with files so large that the kernel would let writers wait, after
-            50,000 new keys. Filters that count are never kept so, nor is any outside Linux. See
-            docs/large-filters.md.
+            Whether to keep the array in shared memory, where no key waits for the disk. It is
+            written to the file by `flush` and `close`, and some minutes after the last write to the
+            file. "auto" does this after 50,000 new keys, for files so large that the kernel would
+            make writers wait. Counting filters are never kept in shared memory, and neither is any
+            filter outside Linux. See docs/large-filters.md.
 
         Returns
         -------
         the class that was called
-            Open, to be closed with ``close`` or by a ``with`` block.
+            The open filter; close it with ``close`` or a ``with`` block.
 
         Raises
         ------
         FormatError
-            If it is not a valid filter, or one for another class; or if a file of a folder is
-            missing, or not the one that the manifest names.
+            If it is not a valid filter, or is one for another class; or if a file of a folder is
+            missing, or is not the file that the manifest names.
         OSError
             If it cannot be opened.
         """
@@ -395,12 +397,12 @@ class Filter(ABC):
         return cls._opened(path, *arguments, check=lambda made: check(made, is_new))
 
     def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
-        """Return for each key whether it was added (or is a false positive), and is not excluded.
+        """Return for each key whether it was added (or is a false positive) and is not excluded.
 
         Parameters
         ----------
         keys, nulls
-            As for `add_many`; a null is answered False.
+            Same as for `add_many`; the answer for a null is False.
 
         Returns
         -------
@@ -409,11 +411,11 @@ class Filter(ABC):
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError
-            If a key cannot be one, or a column is damaged; names the position.
+            If a key is invalid, or a column is damaged; the error names the position.
         FileChangedError, FormatError, ClosedFilterError
-            If the filter cannot be read any more.
+            If the filter can no longer be read.
         FormatError, OSError
-            If a key is found, and the file of the exclusions is damaged or cannot be read.
+            If a key is found, but the exclusions file is damaged or cannot be read.
         """
         self._shelf.check_open()
         batch = coerce(keys, nulls)
@@ -433,7 +435,7 @@ class Filter(ABC):
         return _engine.hash_keys(keys, self._key_hash, self._threads)
 
     def add(self, key: Key) -> bool:
-        """Add one key; True if it was new, or is excluded. Raises what `add_many` raises."""
+        """Add one key; True if it was new, or is excluded. Raises the same errors as `add_many`."""
         shelf = self._shelf
         if shelf.room < 1:
             octets = coerce_one(key)
@@ -443,42 +445,42 @@ class Filter(ABC):
         return new or self._exclusions.holds(key)
 
     def add_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
-        """Add a batch of keys; the answers are those of adding them one by one.
+        """Add a batch of keys; the result is the same as adding them one by one.
 
         Parameters
         ----------
         keys : iterable of bytes, str, int or tuple; ndarray; or Arrow column
-            Types may be mixed in an iterable. An array has shape (n,) and dtype integer (of
-            any width), S or U, or shape (n, w) and dtype uint8: one key of w bytes a row. A
-            column is anything with the Arrow PyCapsule interface (of pyarrow, polars, pandas)
-            that holds strings, binaries, integers, UUIDs (16 bytes), JSON (text) or a dictionary
-            of them. Arrays and columns are not copied; an iterable becomes a list, and so do an
-            array of objects and a sparse column.
+            An iterable may mix types. An array has shape (n,) and dtype integer (of any width), S
+            or U; or it has shape (n, w) and dtype uint8, and each row is one key of w bytes. A
+            column is any object with the Arrow PyCapsule interface (from pyarrow, polars, pandas)
+            that holds strings, binaries, integers, UUIDs (16 bytes), JSON (text) or a dictionary of
+            these. Arrays and columns are not copied; an iterable, an array of objects or a sparse
+            column becomes a list.
         nulls : {"error", "skip"}, default "error"
-            Whether None, a masked item of an array or a null of a column, among objects also nan
-            and pandas' NA and NaT, is an error, or is left out: it adds nothing, and its answer
-            is False.
+            Whether a null is an error or is skipped: it then adds nothing, and its answer is False.
+            Nulls are None, a masked item of an array and a null of a column; among objects also nan
+            and pandas' NA and NaT.
 
         Returns
         -------
         ndarray of bool, shape (n,)
-            True where the key was not there before; of equal keys only for the first. An
-            excluded key is never there: True each time.
+            True where the key was not there before; if a key is repeated, only the first is True.
+            For an excluded key, always True.
 
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError
-            If a key cannot be one, or a column is damaged; names the position, and nothing
+            If a key is invalid, or a column is damaged; the error names the position, and nothing
             is added.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If the filter cannot be written. The chunks before the error stay added.
+            If the filter cannot be written. Chunks before the error stay added.
         FilterFullError
-            If the batch goes past the plan and the filter was opened with ``on_full="raise"``:
-            nothing of it is added. By default it is a `CapacityWarning`, once, and it comes
-            before anything is added too.
+            If the batch would take the filter past its capacity, and it was opened with
+            ``on_full="raise"``: nothing is added. By default there is a `CapacityWarning` instead,
+            once, also before anything is added.
         FormatError, OSError
-            If the file of the exclusions is damaged or cannot be read, or if a folder needs a
-            further file that cannot be made; likewise.
+            If the exclusions file is damaged or cannot be read, or if a folder needs another file
+            that cannot be made: nothing is added.
 
         Examples
         --------
@@ -498,19 +500,19 @@ class Filter(ABC):
         Parameters
         ----------
         keys, nulls
-            As for `add_many`. A wrong key of an iterator raises when it is reached; keys of
-            earlier chunks stay added.
+            Same as for `add_many`. An invalid key in an iterator raises when it is reached; keys
+            of earlier chunks stay added.
 
         Returns
         -------
         int
-            How many were new, by the answers of `add_many`.
+            How many keys were new: the number of True answers of `add_many`.
 
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError, OSError, MmbloomError
-            As `add_many`. Of an iterable, 16,384 keys are one batch; a list, an array or a
-            column is one as a whole.
+            Same as for `add_many`. An iterable is added in batches of 16,384 keys; a list, an array
+            or a column is one batch.
         """
         self._shelf.check_writable()
         return sum(
@@ -518,27 +520,27 @@ class Filter(ABC):
         )
 
     def add_hashes(self, h1: Words, h2: Words) -> Bools:
-        """Add keys by their hashes; the answers are those of `add_many` of the keys.
+        """Add keys by their hashes; the result is the same as `add_many` with the keys.
 
         Parameters
         ----------
         h1, h2 : ndarray of uint64, shape (n,)
-            What `mmbloom.hash_many` gave for a filter of this hash and seed. Those of another
-            seed count as hashes of other keys: nothing can tell them apart.
+            The result of `mmbloom.hash_many` for a filter with this hash and seed. Hashes made with
+            another seed cannot be recognised: they count as hashes of other keys.
 
         Returns
         -------
         ndarray of bool, shape (n,)
-            True where the key was not there before; of equal keys only for the first.
+            True where the key was not there before; if a key is repeated, only the first is True.
 
         Raises
         ------
         TypeError, ValueError
-            If one is no array of uint64 in one dimension, or they differ in length; or if the
+            If one is not a one-dimensional array of uint64, or the two differ in length; or if the
             filter has `exclusions`, which are compared by the keys themselves.
         FilterFullError, LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, \
 ClosedFilterError
-            As `add_many`.
+            Same as for `add_many`.
         """
         self._shelf.check_writable()
         batch = coerce(HashedKeys(*checked_hashes(h1, h2)))
@@ -550,12 +552,12 @@ ClosedFilterError
         return batch.answers([*new])
 
     def contains_hashes(self, h1: Words, h2: Words) -> Bools:
-        """Return for each key whether it was added (or is a false positive), by its hash.
+        """Return for each hash whether its key was added (or is a false positive).
 
         Parameters
         ----------
         h1, h2
-            As for `add_hashes`.
+            Same as for `add_hashes`.
 
         Returns
         -------
@@ -564,9 +566,9 @@ ClosedFilterError
         Raises
         ------
         TypeError, ValueError
-            As `add_hashes`.
+            Same as for `add_hashes`.
         FileChangedError, FormatError, ClosedFilterError, OSError
-            As `contains_many`.
+            Same as for `contains_many`.
         """
         self._shelf.check_open()
         batch = coerce(HashedKeys(*checked_hashes(h1, h2)))
@@ -618,36 +620,36 @@ ClosedFilterError
         return self._exclusions.correct_new(new, [keys], hashes)
 
     def claim(self, keys: Keys, *, nulls: Nulls = "error") -> Claim:
-        """Learn which keys are new, and mark them only if the block that follows succeeds.
+        """Find out which keys are new, and add them only if the following block succeeds.
 
-        A block that raises leaves the keys unmarked, and so does a process that dies in it. Memory
-        is in proportion to the keys given.
+        If the block raises, or its process dies in it, the keys are not added. Memory is
+        proportional to the number of keys.
 
-        The write lock is kept for the whole block, so all processes together do one block at a
-        time: twelve items of 0.1 seconds took 1.3 seconds in one process and in four. The page
-        "Long-running work" (docs/long-work.md) measures that, and has two ways that took 0.4
-        seconds in four.
+        The write lock is held for the whole block, so only one block runs at a time in all
+        processes together: twelve items of 0.1 seconds took 1.3 seconds both in one process and in
+        four. The page "Long-running work" (docs/long-work.md) measures this, and shows two
+        other ways, which took 0.4 seconds in four processes.
 
         Parameters
         ----------
         keys, nulls
-            As for `add_many`. Entering the claim gives the bool array that `add_many` would. If
-            the keys need a further file of a folder, it is made then: a full disk is reported
-            before the block begins.
+            Same as for `add_many`. Entering the claim returns the bool array that `add_many` would
+            return. If the keys need another file of a folder, it is made at that point, so a full
+            disk is reported before the block begins.
 
         Returns
         -------
         Claim
-            To be entered once, with ``with``, or in a task of asyncio with ``async with``.
+            Enter it once, using ``with``, or ``async with`` in an asyncio task.
 
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError
-            If a key cannot be one, or a column is damaged; names the position. Entering the
-            claim raises what `add_many` raises of the filter, and warns as it does.
+            If a key is invalid, or a column is damaged; the error names the position. Entering the
+            claim raises the other errors of `add_many`, and gives the same warnings.
         ReentryError
-            On entering, if a claim of this filter is around this one; or in a task, with ``with``,
-            while another task of the thread has the lock.
+            On entering, if a claim of this filter is already open; or, with ``with`` in a task,
+            while another task of the thread holds the lock.
         """
         batch = coerce(keys, nulls)
         hashes = batch.hashes(self._key_hash, self._threads)  # outside the lock
@@ -660,22 +662,23 @@ ClosedFilterError
 
     @property
     def exclusions(self) -> Exclusions:
-        """The keys that are answered as not seen, whatever their bits; a small set in a file."""
+        """The keys that are always reported as not seen; a small set, stored in a file."""
         section = partial(self._shelf.section, self._shelf.timeout, CALL)
         return Exclusions(self.path, self._exclusions, self._shelf.check_unchanged, section)
 
     def locked(
         self, timeout: float | Literal["default"] | None = "default"
     ) -> AbstractContextManager[object]:
-        """Keep the write lock over several calls of this thread, or of this task.
+        """Hold the write lock during several calls of this thread or task.
 
-        In a task of asyncio nothing may be awaited in the block that needs the filter: what other
-        tasks of the thread add then raises `ReentryError`.
+        In an asyncio task, await nothing in the block that needs the filter: if another task of the
+        thread adds keys during the block, its call raises `ReentryError`.
 
         Parameters
         ----------
         timeout : float or None, optional
-            Seconds to wait for it, None for ever; by default the `lock_timeout` of `open`.
+            Seconds to wait for the lock; None waits forever. By default the `lock_timeout` of
+            `open`.
 
         Returns
         -------
@@ -685,9 +688,9 @@ ClosedFilterError
         Raises
         ------
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            On entering, if the lock cannot be had, or the filter cannot be written.
+            On entering, if the lock is not available in time, or the filter cannot be written.
         ReentryError
-            On entering, if another task of the thread has it.
+            On entering, if another task of the thread holds the lock.
         """
         return self._shelf.section(self._shelf.timeout if timeout == "default" else timeout)
 

@@ -52,14 +52,14 @@ if TYPE_CHECKING:  # which takes 1 ms
 
 
 class FileFilter(Filter):
-    """A filter in a memory-mapped file; a context manager, which closes it.
+    """A filter in a memory-mapped file; as a context manager, it closes itself.
 
     Attributes
     ----------
     params : FilterParams
-        Sizes, layout and seed, as the file's header has them. Filters can be united,
-        intersected and compared exactly if theirs are equal: ``one.params == other.params``.
-        Once the filter has grown, those of its first file.
+        Sizes, layout and seed from the file's header. Two filters can be united, intersected and
+        compared only if these are equal: ``one.params == other.params``. Once the filter has grown,
+        these are the parameters of its first file.
     """
 
     _FILE: ClassVar[type[File]]
@@ -107,40 +107,41 @@ class FileFilter(Filter):
         reserve: Reserve = "zeros",
         **options: Unpack[OpenedWith],
     ) -> Self:
-        """Make a new filter file, with its disk space reserved, and open it.
+        """Create a filter file with its disk space reserved, and open it.
 
         Parameters
         ----------
         path : str or path-like
-            Where to make it. The file appears complete or not at all.
+            Where to create the file. It appears complete or not at all.
         capacity : int
-            Number of distinct keys to plan for. Required unless `like` is given.
+            Number of distinct keys the filter is for. Required unless `like` is given.
         error_rate : float, default 0.01
             False-positive rate at capacity.
         layout : {"blocked", "standard"}, default "blocked"
-            One cache line a key, or a few at low rates; or up to 10 % fewer bits.
+            "blocked" keeps each key in one cache line, or in a few at low error rates; "standard"
+            needs up to 10 % fewer bits.
         seed : int, optional
-            Of the hash; random by default: with a known seed an attacker crafts false
-            positives. Of "siphash" its 128-bit key, 0 to 2**128 - 1, of "murmur3" 0 to
+            Seed of the hash; random by default, because an attacker who knows it can craft false
+            positives. For "siphash" it is the 128-bit key, 0 to 2**128 - 1; for "murmur3", 0 to
             2**32 - 1.
         hash : {"siphash", "murmur3"}, default "siphash"
-            "siphash" is safe for keys that strangers choose. "murmur3" is faster to compute and
-            is what Guava has; strangers can make keys that it confuses, whatever the seed.
+            "siphash" is safe for keys that strangers choose. "murmur3" is faster to compute and is
+            what Guava uses, but whatever the seed, strangers can make keys that collide.
         like : open filter, optional
-            Copy all of the above from it, of whatever class it is.
+            Copy all of the above from this filter, of any class.
         permissions : int, default 0o600
             Mode bits of the file.
         exist_ok : bool, default False
-            Open the file if it exists already with these parameters (any hash and
-            seed, by default). One that has grown is opened with ``on_full="grow"``, and by
+            Open the file if it already exists with these parameters; unless you pass a hash or
+            seed, any will do. A file that has grown is opened only with ``on_full="grow"``, or by
             `mmbloom.open_or_create`.
         reserve : {"zeros", "fallocate"}, default "zeros"
-            How the disk space is reserved: "zeros" are written, at about a second a gigabyte,
-            and no later key waits for its page; "fallocate" takes milliseconds, and the
-            first key on each page of 4 KiB some 7 microseconds: for filters that will hold
-            far fewer keys than planned, or on slow disks. Files so large that the kernel
-            cannot keep their changed pages in memory (on most systems a tenth of it) are
-            made the second way, whatever is asked: with zeros a key takes tens of times as long.
+            How to reserve the disk space. "zeros" writes zeros, which takes about a second per
+            gigabyte, and no later key waits for its page. "fallocate" takes milliseconds, but the
+            first key on each page of 4 KiB then takes some 7 microseconds: use it for filters that
+            will hold far fewer keys than their capacity, or on slow disks. For files so large that
+            the kernel cannot keep their changed pages in memory (on most systems a tenth of it),
+            "fallocate" is always used: with zeros, a key would take tens of times as long.
         **options
             Those of `open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
             `verify_after_add`, `on_full`, `resident`.
@@ -148,7 +149,7 @@ class FileFilter(Filter):
         Returns
         -------
         the class that was called
-            Open, to be closed with ``close`` or by a ``with`` block.
+            Opened for writing; close it with ``close`` or a ``with`` block.
 
         Raises
         ------
@@ -157,7 +158,7 @@ class FileFilter(Filter):
         ParameterMismatchError
             If the existing file was made with other parameters.
         OSError
-            If the disk space cannot be reserved (ENOSPC), or as the system says.
+            If the disk space cannot be reserved (ENOSPC), or for any other error of the system.
         ValueError, TypeError
             If a parameter is out of range, or missing.
         """
@@ -191,7 +192,7 @@ class FileFilter(Filter):
 
     @property
     def capacity(self) -> int:
-        """Number of distinct keys that it is planned for."""
+        """Number of distinct keys the filter is for."""
         if isinstance(self._shelf, OneFile):
             return self.params.capacity
         return super().capacity
@@ -203,11 +204,11 @@ class FileFilter(Filter):
 
     @property
     def num_hashes(self) -> int:
-        """Positions in it that each key has."""
+        """Number of positions in the array that each key has."""
         return self.params.num_hashes
 
     def info(self) -> FilterInfo:
-        """Read everything that the file says of itself; once it has grown, a `FolderInfo`."""
+        """Read everything the file records about itself; once it has grown, a `FolderInfo`."""
         info: FilterInfo = super().info()
         return info
 
@@ -293,28 +294,28 @@ class BloomFilter(SingleKeys, FileFilter):
         return GrowableFile(self._open_file(path, options), options)
 
     def copy_empty(self, path: Path, *, permissions: int = OWNER_ONLY) -> BloomFilter:
-        """Make an empty filter with the parameters, hash and seed of this one, and open it.
+        """Create an empty filter with the parameters, hash and seed of this one, and open it.
 
         The two can be united, intersected and compared.
 
         Parameters
         ----------
         path : str or path-like
-            Where to make it.
+            Where to create it.
         permissions : int, default 0o600
             Mode bits of the file.
 
         Returns
         -------
         BloomFilter
-            Opened for writing, and otherwise with the options that this one was opened with.
+            Opened for writing, and otherwise with the same options as this one.
 
         Raises
         ------
         FileExistsError
             If the path exists.
         OSError
-            If the disk space cannot be reserved (ENOSPC), or as the system says.
+            If the disk space cannot be reserved (ENOSPC), or for any other error of the system.
 
         Examples
         --------
@@ -340,21 +341,21 @@ class BloomFilter(SingleKeys, FileFilter):
         Parameters
         ----------
         other : BloomFilter, str or path-like
-            A filter with equal parameters, hash and seed (`create(..., like=)`), or the path of
-            one. It is read as a file, without a lock and without a map, and not changed.
+            A filter with equal parameters, hash and seed (`create(..., like=)`), or its path. It is
+            read as a file, without locking or mapping it, and is not changed.
 
         Raises
         ------
         IncompatibleFiltersError
-            If a parameter differs; names every one that does.
+            If parameters differ; the error names all of them.
         FormatError
-            If the other is no filter, or a sealed one that is damaged.
+            If the other is not a filter, or is sealed and damaged.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If a file cannot be read or written. Of the segments of 1 MiB, each under the lock,
-            those before the error stay added.
+            If a file cannot be read or written. Keys are added in segments of 1 MiB, each under the
+            lock; segments before the error stay added.
         FilterFullError
-            If it goes past the plan and this filter was opened with ``on_full="raise"``: nothing
-            is added. The other is read twice to know it.
+            If the union would take this filter past its capacity, and it was opened with
+            ``on_full="raise"``: nothing is added. To find out, the other is read twice.
         """
         file: BitFile = self._file
         file.storage.check_writable()
@@ -394,54 +395,54 @@ class BloomFilter(SingleKeys, FileFilter):
         Parameters
         ----------
         other : BloomFilter, str or path-like
-            A filter with equal parameters, hash and seed (`copy_empty`), or the path of one.
+            A filter with equal parameters, hash and seed (`copy_empty`), or its path.
 
         Returns
         -------
         int
-            From 0 to the lesser of both counts; `mmbloom.compare` says how it is estimated,
-            how exact that is, and has all figures at once.
+            From 0 to the smaller of both counts. `mmbloom.compare` returns all figures at once, and
+            its description says how they are estimated and how exact they are.
 
         Raises
         ------
         IncompatibleFiltersError
-            If a parameter differs; names every one that does.
+            If parameters differ; the error names all of them.
         FormatError, FileChangedError, ClosedFilterError, OSError
-            If a file cannot be read: both are, from end to end, without a lock.
+            If a file cannot be read. Both are read from end to end, without a lock.
         """
         return compare_sources(source_of(self), source_of(other)).common_count
 
     def jaccard(self, other: BloomFilter | Path) -> float:
-        """Estimate the share of common keys in the keys of this filter and another.
+        """Estimate the Jaccard similarity: common keys divided by all keys of both filters.
 
         Parameters
         ----------
         other : BloomFilter, str or path-like
-            As for `common_count`.
+            Same as for `common_count`.
 
         Returns
         -------
         float
-            From 0 to 1. Of two filters without a key it is 1.
+            From 0 to 1; for two empty filters, 1.
 
         Raises
         ------
         IncompatibleFiltersError, FormatError, FileChangedError, ClosedFilterError, OSError
-            As `common_count`.
+            Same as for `common_count`.
         """
         return compare_sources(source_of(self), source_of(other)).jaccard
 
     def isdisjoint(self, other: BloomFilter | Path) -> bool:
         """Return whether this filter and another certainly have no key in common.
 
-        True is certain: no bit is set in both. False is not: unless both filters are nearly
-        empty, bits coincide by chance as well; `common_count` has the estimate. It reads up to
-        the first common bit.
+        True is certain, because no bit is set in both. False is not: unless both filters are nearly
+        empty, some bits coincide by chance; for an estimate, use `common_count`. The files are read
+        up to the first common bit.
 
         Parameters
         ----------
         other : BloomFilter, str or path-like
-            As for `common_count`.
+            Same as for `common_count`.
 
         Returns
         -------
@@ -450,7 +451,7 @@ class BloomFilter(SingleKeys, FileFilter):
         Raises
         ------
         IncompatibleFiltersError, FormatError, FileChangedError, ClosedFilterError, OSError
-            As `common_count`.
+            Same as for `common_count`.
         """
         return none_set(source_of(self), source_of(other), operator.and_)
 

@@ -23,22 +23,22 @@ _CLAIMED = "a claim of this filter is already open: end its block first, or clai
 
 
 class Claim(Held):
-    """Keys that are new, and stay claimed by this block until it ends.
+    """Keys claimed for the duration of a block, and added to the filter when it succeeds.
 
-    Made by `BloomFilter.claim`, which checks and hashes the keys, and says what the lock costs;
-    the lock is taken when the block is entered and kept until it is left. When the block succeeds
-    the keys are marked as seen; when it raises, nothing is marked.
+    `BloomFilter.claim` makes one: it checks and hashes the keys, and its description says what the
+    lock costs. The write lock is taken when the block is entered, and held until it is left. If the
+    block succeeds, the keys are added to the filter; if it raises, nothing is added.
 
-    In a task of asyncio enter it with ``async with``: other tasks go on while it waits for the
-    lock, and in its block. Until the block ends, the lock is the task's: others that use
-    ``async with`` wait, and what they call without it raises `ReentryError`.
+    In an asyncio task, use ``async with``: other tasks continue while this one waits for the lock
+    and while its block runs. The task holds the lock until the block ends: other tasks that use
+    ``async with`` wait for it, and calls they make without it raise `ReentryError`.
 
     Notes
     -----
-    Not to be shared between threads or tasks; used once. Within the block other keys may be
-    added; a further claim of the same filter raises `ReentryError`, but where one of the two is of
-    no keys. A child process forked within the block leaves it without marking anything: the claim
-    is the parent's.
+    Use a claim once, and do not share it between threads or tasks. Within the block, other keys may
+    be added. Another claim of the same filter raises `ReentryError`, unless one of the two has no
+    keys. A child process forked within the block adds nothing when it leaves the block: the claim
+    belongs to the parent.
 
     Examples
     --------
@@ -81,19 +81,19 @@ class Claim(Held):
             """Answer, with the lock."""
 
     def within(self, timeout: float | None) -> Claim:
-        """Wait for the lock for another time than the filter's own.
+        """Set how long to wait for the lock, instead of the filter's own `lock_timeout`.
 
         A claim that could not be entered in time may be entered again.
 
         Parameters
         ----------
         timeout : float or None
-            Seconds; None waits for ever. Entering the claim raises `LockTimeoutError` after it.
+            Seconds until entering the claim raises `LockTimeoutError`; None waits forever.
 
         Returns
         -------
         Claim
-            This one.
+            The same claim.
         """
         self.hold.timeout = timeout
         return self

@@ -20,29 +20,29 @@ from mmbloom.filters.file import CounterFile
 
 
 class CountingBloomFilter(FileFilter):
-    """A Bloom filter that counts, in four bits for each bit, so that keys can be removed.
+    """A Bloom filter with a four-bit counter in place of each bit, so that keys can be removed.
 
-    ``CountingBloomFilter.create(path, capacity, error_rate)`` makes one and
-    ``CountingBloomFilter.open(path)`` opens one; a ``with`` block, or ``close``, closes it. Keys,
-    files, locks, threads and processes are as of `BloomFilter`; the file is four times as large.
+    Create one with ``CountingBloomFilter.create(path, capacity, error_rate)`` and open it with
+    ``CountingBloomFilter.open(path)``; a ``with`` block, or ``close``, closes it. Keys, files,
+    locks, threads and processes work as in `BloomFilter`. The file is four times as large.
 
     Notes
     -----
-    Every `add` counts, of a key that is there as well: a key that was added twice is there
-    until it was removed twice. Answers are those of `BloomFilter`: True for a key that was
-    not there.
+    Every `add` counts, even of a key that is already there: a key that was added twice stays until
+    it is removed twice. Answers are the same as for `BloomFilter`: True for a key that was not
+    there.
 
-    Remove only what was added. A key that was not is nearly always refused; but one that is
-    found all the same, a false positive, shares its counters with other keys, and removing it
-    can make one of those a false negative. A counter that has reached 15 is never lowered
-    again: the keys that hold only such counters stay for ever.
+    Remove only keys that were added. Removing any other key is nearly always refused. If it is a
+    false positive, however, it shares its counters with other keys, and removing it can make the
+    filter miss one of them. A counter that reaches 15 is never lowered again, so a key whose
+    counters are all at 15 stays permanently.
 
-    Queries take no lock. A key that is there while the query runs is found; one that another
-    process or thread adds or removes meanwhile is answered either way, and equal keys of one batch
-    can differ then. Within `locked` all answers are of one moment.
+    Queries take no lock. A key that is there for the whole query is found. A key that another
+    process or thread adds or removes during the query may be reported either way, even differently
+    for equal keys of one batch. Within `locked`, all answers reflect one moment.
 
-    `keys_added` only grows: it counts keys that were new when they were added. `approx_count`
-    estimates how many distinct keys are there now.
+    `keys_added` never decreases: it counts keys that were new when they were added.
+    `approx_count` estimates how many distinct keys are there now.
 
     Examples
     --------
@@ -60,32 +60,32 @@ class CountingBloomFilter(FileFilter):
     _FILE = CounterFile
 
     def remove(self, key: Key) -> bool:
-        """Remove one key; True if it was there. Raises what `remove_many` raises."""
+        """Remove one key; True if it was there. Raises the same errors as `remove_many`."""
         removed: bool = self._file.remove_one(key)
         return removed
 
     def remove_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
-        """Remove a batch of keys; answers what removing them one by one would.
+        """Remove a batch of keys; the result is the same as removing them one by one.
 
-        Only keys that are there are uncounted: of equal keys in the batch no more than were
-        added. After a process was killed within, the batch may be removed again: what had
-        been removed is refused, and nothing is taken from other keys that removing a key
-        twice would not take.
+        Only keys that are there are removed: a key that is repeated in the batch is removed at most
+        as often as it was added. If the process is killed during the call, the batch may be removed
+        again: keys that are already gone are refused, and other keys lose no more than if a key
+        were removed twice.
 
         Parameters
         ----------
         keys, nulls
-            As for `add_many`; a null removes nothing and is answered False.
+            Same as for `add_many`; a null removes nothing, and its answer is False.
 
         Returns
         -------
         ndarray of bool, shape (n,)
-            True where the key was there, or is a false positive: see the Notes of the class.
+            True where the key was there, or is a false positive: see the notes of the class.
 
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError
-            If a key cannot be one, or a column is damaged; nothing is removed.
+            If a key is invalid, or a column is damaged; nothing is removed.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the file cannot be written. Chunks before the error stay removed.
         """
@@ -97,26 +97,26 @@ class CountingBloomFilter(FileFilter):
     def to_bloom(
         self, path: Path, *, permissions: int = OWNER_ONLY, allow_network: bool = False
     ) -> None:
-        """Write a plain filter of the keys that are there now, a quarter as large.
+        """Write a plain filter with the keys that are there now, a quarter of the size.
 
-        It has the capacity, error rate, layout, hash and seed of this one and answers the same;
-        `BloomFilter.open` opens it. Takes no lock: keys that are added or removed while it
-        runs may be in it or not, unless this is called within `locked`. A `CapacityWarning`
-        tells, after the file is there, if it has more keys than planned.
+        The new filter has the same capacity, error rate, layout, hash and seed, and gives the same
+        answers; open it with `BloomFilter.open`. This takes no lock: keys that are added or removed
+        during the call may or may not be included, unless you hold `locked`. If the filter is past
+        its capacity, a `CapacityWarning` is given after the file has been written.
 
         Parameters
         ----------
         path : str or path-like
-            Where to make it; it appears complete and on the disk, or not at all.
+            Where to write the file. It appears complete and on the disk, or not at all.
         permissions : int, default 0o600
             Mode bits of the file.
         allow_network : bool, default False
-            Allow it on a network file system.
+            Allow a file on a network file system.
 
         Raises
         ------
         FileChangedError, ClosedFilterError, FileExistsError, NetworkFileSystemError, OSError
-            As each call that reads a filter and makes one: see `mmbloom.errors`.
+            Errors common to calls that read or make a filter: see `mmbloom.errors`.
         """
         self._storage.check_unchanged()
         target = Target(absolute(path), permissions, allow_network)

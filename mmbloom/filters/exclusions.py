@@ -196,27 +196,27 @@ class ExclusionList:
 
 
 class Exclusions(AbstractSet[Any]):
-    """The exclusions of one open filter: keys that it answers as not seen, always.
+    """The exclusions of one open filter: keys that it always reports as not seen.
 
-    What `exclusions` of every filter gives: a set of bytes, in the order in which they were
-    added, kept in a file that people can read and edit: beside the filter (PATH.exclusions), or
-    in it if it is a folder (PATH/exclusions). It is for false positives that were noticed, or that
-    must not happen: some hundreds, of 1 MiB together at most.
+    The `exclusions` attribute of every filter. It is a set of bytes, in the order in which they
+    were added, stored in a text file that people can read and edit. The file lies beside the filter
+    (PATH.exclusions), or inside it if the filter is a folder (PATH/exclusions). Use it for false
+    positives that were noticed or must not happen: some hundreds of keys, at most 1 MiB in total.
 
-    An excluded key is never seen: `in` and `contains_many` are False of it, `add`, `add_many`
-    and `claim` answer True each time, so that `dedup` passes its every line. Its bits are as
-    they are: discard the exclusion, and the key is found again.
+    The filter never reports an excluded key as seen: `in` and `contains_many` return False, and
+    `add`, `add_many` and `claim` return True every time, so `dedup` prints each of its lines. The
+    key's bits stay set: if you discard the exclusion, the key is found again.
 
     Notes
     -----
-    Threads and processes: any number may read and change the set, and no change is lost. A
-    change is on the disk when its call returns; this object goes by it at once, others that
-    have the filter open, in any process, within a millisecond (single keys: a step of the
-    kernel's coarse clock, 4 ms on most systems). A process killed in a change leaves the file as
-    it was, or as it was to be.
+    Any number of threads and processes may read and change the set, and no change is lost. A change
+    is on the disk when the call returns. It takes effect at once in this object, and within a
+    millisecond in others that have the filter open, in any process (for calls of a single key,
+    within a step of the kernel's coarse clock, 4 ms on most systems). A process killed during a
+    change leaves the old file or the new one.
 
-    Reads raise `FormatError` if the file is damaged, naming the line, or is no regular file,
-    `OSError` if it cannot be read, and what other questions to the filter raise.
+    Reads raise `FormatError` if the file is damaged, naming the line, or is not a regular file, and
+    `OSError` if it cannot be read. They also raise the same errors as other queries of the filter.
 
     Examples
     --------
@@ -243,7 +243,7 @@ class Exclusions(AbstractSet[Any]):
 
     @property
     def path(self) -> str:
-        """Absolute path of the file; it is there only while there are exclusions."""
+        """Absolute path of the file; it exists only while there are exclusions."""
         return self._exclusions.path
 
     def __contains__(self, key: Any) -> bool:
@@ -264,47 +264,47 @@ class Exclusions(AbstractSet[Any]):
         return frozenset(keys)  # what &, | and - give: a set of no file
 
     def add(self, key: Key) -> bool:
-        """Add one key to the exclusions; True if it was none. Raises what `update` raises."""
+        """Add one key; True if it was not excluded before. Raises the same errors as `update`."""
         return self.update([coerce_one(key)]) > 0
 
     def update(self, keys: Keys) -> int:
-        """Add keys to the exclusions, all of them or, if that fails, none.
+        """Add keys to the exclusions: either all of them or, on an error, none.
 
         Parameters
         ----------
         keys : iterable, ndarray or Arrow column
-            As for `BloomFilter.update`.
+            Same as for `BloomFilter.update`.
 
         Returns
         -------
         int
-            How many were no exclusions before.
+            How many of them were not excluded before.
 
         Raises
         ------
         KeyTypeError, KeyEncodingError
-            If a key cannot be one; names its position.
+            If a key is invalid; the error names its position.
         ValueError
-            If the file would take more than 1 MiB.
+            If the file would become larger than 1 MiB.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter cannot be written.
         FormatError
-            If the file is damaged: it is left as it is.
+            If the file is damaged; it is left unchanged.
         PermissionError
-            If the file is a stranger's; or if the filter belongs to another user, for whom a
-            file of this process would be a stranger's.
+            If the file belongs to a user that the filter does not trust, or if the filter belongs
+            to another user, who would not trust a file of this process.
         OSError
-            If there is no space, or as the system says. Only if it was the very last step that
-            failed, forcing the folder to the disk, is the change made all the same.
+            If the disk is full, or for any other error of the system. The change is then made only
+            if the very last step failed, which forces the folder to the disk.
         """
         return self._change(keys, lambda listed, given: {**listed, **given})
 
     def discard(self, key: Key) -> bool:
-        """Take one key out; True if it was in. Raises what `update` raises."""
+        """Remove one key; True if it was excluded. Raises the same errors as `update`."""
         return self.difference_update([coerce_one(key)]) > 0
 
     def difference_update(self, keys: Keys) -> int:
-        """Take keys out, all of them or none; gives how many were in. Raises as `update`."""
+        """Remove all of these keys, or none; return how many were excluded. Raises as `update`."""
         return self._change(
             keys, lambda listed, given: {key: None for key in listed if key not in given}
         )

@@ -42,48 +42,48 @@ def grow(
     lock_timeout: float | None = 60.0,
     allow_network: bool = False,
 ) -> float:
-    """Make a growing folder of a filter file, at its path, with all that it knows.
+    """Turn a filter file into a growing folder at the same path, with all its keys.
 
-    The file becomes the first of the folder's, and its exclusions those of the folder. As soon as
-    it has the keys that it was planned for, further keys go to a second file, twice as large, and
-    so on: see `GrowingFilter`. If a growing folder is at the path, nothing is done: several
-    processes that find the file full may all call this, and one of them grows it.
+    The file becomes the first file of the folder, and its exclusions become those of the folder.
+    Once the file has reached its capacity, keys go to a second file with twice the capacity, and so
+    on: see `GrowingFilter`. If a growing folder is already at the path, nothing happens, so several
+    processes that find the file full may all call this; one of them grows it.
 
     Parameters
     ----------
     path : str or path-like
-        A file of a `BloomFilter`. Other processes may have it open: what they add before the
-        folder is at the path is in the folder, and their next call goes on with that.
+        The file of a `BloomFilter`. Other processes may have it open: the folder contains all keys
+        that they add, and their next call continues with the folder.
     reserve : {"zeros", "fallocate"}, default "zeros"
-        Of the further files, as for `BloomFilter.create`.
+        How to reserve the disk space of further files, as in `BloomFilter.create`.
     lock_timeout : float or None, default 60.0
-        Seconds to wait for others that write; None waits for ever.
+        Seconds to wait for other writers; None waits forever.
     allow_network : bool, default False
-        Allow it on a network file system, which is safe from one host only.
+        Allow a network file system; safe only if a single host writes to the filter.
 
     Returns
     -------
     float
-        The false-positive rate of the whole, however many keys come: twice that of the file, or
-        more if the file is past its plan already.
+        The false-positive rate of the folder, however many keys it gets: twice that of the file, or
+        more if the file is already past its capacity.
 
     Raises
     ------
     FormatError
-        If it is no valid filter file, is one of a `CountingBloomFilter`, a rotating folder, a
-        file of a folder or a symbolic link.
+        If it is not a valid filter file, or is the file of a `CountingBloomFilter`, a rotating
+        folder, a file of a folder, or a symbolic link.
     ReadOnlyError
         If it is sealed.
     ValueError
-        If there can be no such folder: where the rate of the whole would be 1. If the file is so
-        far past its plan that it takes half of all new keys for seen: the folder would as well.
+        If the rate of the folder would be 1, or if the file is so far past its capacity that it
+        reports half of all new keys as seen: the folder would, too.
     LockTimeoutError, FileChangedError
-        If others kept the lock, or another file was put in the place of this one meanwhile.
+        If other writers kept the lock, or another file replaced this one during the call.
     PermissionError
-        If the file belongs to another user: the folder must be that user's too.
+        If the file belongs to another user: the folder would have to belong to that user, too.
     OSError
-        If the system or the file system cannot swap a folder and a file in one step, or as the
-        system says. The file is then as it was.
+        If the system or file system cannot swap a folder and a file in one step, or for any other
+        error of the system. The file is then unchanged.
 
     Examples
     --------

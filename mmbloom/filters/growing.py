@@ -112,26 +112,26 @@ def grown_chain(path: str, options: OpenOptions) -> GrowingChain:
 
 @described
 class GrowingFilter(SingleKeys, FolderFilter):
-    """A Bloom filter that grows with its keys, shared by any number of processes.
+    """A Bloom filter that grows as keys are added, shared by any number of processes.
 
-    ``GrowingFilter.create(path, initial_capacity, error_rate)`` makes one and
-    ``GrowingFilter.open(path)`` opens one; a ``with`` block, or ``close``, closes it.
+    Create one with ``GrowingFilter.create(path, initial_capacity, error_rate)`` and open it with
+    ``GrowingFilter.open(path)``; a ``with`` block, or ``close``, closes it.
 
     Notes
     -----
-    A folder of filter files: the first is planned for `initial_capacity` keys, each further
-    one for twice as many. A key that was added to any is found, one of the `exclusions` never.
-    The false-positive rates of the files add up to less than the error rate asked for, however
-    many they are.
+    The filter is a folder of filter files. The first has a capacity of `initial_capacity` keys, and
+    each further file has twice the capacity of the one before. A key that was added to any file is
+    found, unless it is among the `exclusions`. However many files there are, their false-positive
+    rates add up to less than the error rate that you choose.
 
-    It answers what one filter would: a key is new, once, if no file has it, whichever process
-    asks, and `add_many` answers what adding one by one would, also where a file gets full in
-    the middle of a batch. A query asks the newest file first, and takes longer with each
-    file: a filter made for the right number of keys is faster and smaller.
+    The folder gives the same answers as a single filter: each key is new exactly once, whichever
+    process adds it, and `add_many` returns the same as adding the keys one by one, even if a file
+    becomes full in the middle of a batch. A query reads the newest file first, and takes longer the
+    more files there are: a filter created for the right number of keys is faster and smaller.
 
-    Threads and processes, forks, pickles, crashes: as `BloomFilter`. A long-lived reader
-    learns of a new file by itself. Each file is a sound filter of its own, for `verify` and
-    for readers; only this class may write to it.
+    Threads, processes, forks, pickling and crashes work as in `BloomFilter`. A reader that stays
+    open notices new files by itself. Each file is a sound filter that `verify` and readers can
+    open, but only this class may write to it.
 
     Examples
     --------
@@ -165,23 +165,23 @@ class GrowingFilter(SingleKeys, FolderFilter):
         reserve: Reserve = "zeros",
         **options: Unpack[OpenedWith],
     ) -> Self:
-        """Make a folder with a first filter file, and open it.
+        """Create a folder with a first filter file, and open it.
 
         Parameters
         ----------
         path : str or path-like
-            Where to make it. The folder appears complete or not at all.
+            Where to create the folder. It appears complete or not at all.
         initial_capacity : int
-            Number of distinct keys to plan the first file for; the next have 2, 4, 8 ... times
-            as many.
+            Capacity of the first file, in distinct keys; further files have 2, 4, 8 ... times as
+            much.
         error_rate : float, default 0.01
-            False-positive rate of the whole.
+            False-positive rate of all files together.
         layout, seed, hash, permissions, reserve
-            Of every file, as for `BloomFilter.create`. The disk of a file is reserved when the
-            file is made.
+            For every file, as in `BloomFilter.create`. The disk space of a file is reserved when
+            the file is created.
         exist_ok : bool, default False
-            Open the folder if it exists already with these parameters (any hash
-            and seed, by default).
+            Open the folder if it already exists with these parameters; unless you pass a hash or
+            seed, any will do.
         **options
             Those of `open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
             `verify_after_add`, `on_full`, `resident`.
@@ -189,7 +189,7 @@ class GrowingFilter(SingleKeys, FolderFilter):
         Returns
         -------
         GrowingFilter
-            Open, to be closed with ``close`` or by a ``with`` block.
+            Opened for writing; close it with ``close`` or a ``with`` block.
 
         Raises
         ------
@@ -198,7 +198,7 @@ class GrowingFilter(SingleKeys, FolderFilter):
         ParameterMismatchError, FormatError
             If what exists was made with other parameters, or is something else.
         OSError
-            If the disk space cannot be reserved (ENOSPC), or as the system says.
+            If the disk space cannot be reserved (ENOSPC), or for any other error of the system.
         ValueError, TypeError
             If a parameter is out of range.
         """

@@ -1,4 +1,4 @@
-"""What filters say of themselves: frozen records, ready for people and for JSON."""
+"""Descriptions of filters: frozen records, ready for people and for JSON."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class FilterInfo:
     path : str
         The file.
     kind : str
-        What its positions are: "bits", or "counters" of a `CountingBloomFilter`.
+        "bits", or "counters" for a `CountingBloomFilter`.
     uuid : str
         Identity of the filter, 32 hexadecimal digits.
     created_ns, flushed_ns : int
-        Unix times in nanoseconds; 0 if never flushed.
+        Unix times in nanoseconds; `flushed_ns` is 0 if the filter was never flushed.
     file_bytes : int
         Size of the file.
     capacity, error_rate, layout, num_bits, num_hashes, blocks_per_key, hash, seed
-        As in `FilterParams`: the seed of "siphash" is a secret key, which neither the repr nor
-        `as_dict` has.
+        Same as in `FilterParams`. The seed of "siphash" is a secret key, so the repr and `as_dict`
+        leave it out.
     keys_added : int
-        Keys that were new when they were added, those that were removed later included.
+        Number of keys that were new when they were added, even if they were removed later.
     positions_set : int
-        Bits that are 1, or counters that are not 0.
+        Number of bits that are 1, or of counters that are not 0.
     fill_ratio : float
         positions_set / num_bits.
     approx_count : int
@@ -49,21 +49,20 @@ class FilterInfo:
     current_error_rate : float
         False-positive rate to expect now.
     past_plan : bool
-        Whether it has more keys than it was planned for: that rate is above the planned one.
+        Whether the filter is past its capacity: `current_error_rate` is then above `error_rate`.
     unfinished_batches : int
-        Batches begun and not done: writers at work, or killed. The filter is valid all the
-        same; counters may lag until `BloomFilter.recount`.
+        Batches begun and not done, because writers are at work or were killed. The filter is still
+        valid; its counters may lag behind until `BloomFilter.recount`.
     resident : bool
-        Whether the array lies in shared memory now; the file is then as of its last flush.
+        Whether the array is in shared memory now; the file then has the state of the last flush.
     read_only : str
         Why this object cannot write, "" if it can.
     sealed : bool
-        Whether the file is sealed: read-only for ever, with checksums.
+        Whether the file is sealed: permanently read-only, with checksums.
     exclusions : int
-        Keys that are answered as not seen, whatever their bits; for a file opened as part of a
-        folder, the folder's.
+        Number of excluded keys; for a file opened as part of a folder, those of the folder.
     key_rule : str or None
-        How lines became its keys: see `Filter.key_rule`.
+        How keys were made from lines: see `Filter.key_rule`.
     """
 
     path: str
@@ -94,7 +93,7 @@ class FilterInfo:
     key_rule: str | None
 
     def as_dict(self) -> dict[str, object]:
-        """Return the same as a dict of JSON-ready values; `seed` is None where it is secret."""
+        """Return the fields as a dict of JSON-ready values; `seed` is None if it is secret."""
         return without_secret(asdict(self))
 
 
@@ -135,7 +134,7 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
 
 @dataclass(frozen=True, slots=True)
 class FolderInfo:
-    """A reading of a folder's manifest and of its files' headers, taken without a lock.
+    """A reading of a folder's manifest and the headers of its files, taken without a lock.
 
     Attributes
     ----------
@@ -146,34 +145,34 @@ class FolderInfo:
     uuid : str
         Identity of the folder, 32 hexadecimal digits.
     settings : dict
-        What it was created with; with the seed, which `as_dict` has only if it is not secret.
+        The parameters it was created with, including the seed; `as_dict` leaves out a secret seed.
     file_bytes : int
-        Size of all files, those past their time as well.
+        Size of all files, including expired ones.
     past_files : int
-        Files of a rotating filter that are past their time: the first key of the next period
-        drops them. They count for `file_bytes` only.
+        Number of expired files of a rotating filter, which the first key of the next period drops.
+        They count only towards `file_bytes`.
     keys_added : int
-        Keys that were new to their file when they were added.
+        Number of keys that were new to their file when they were added.
     approx_count : int
         Estimated number of keys: the sum over the files.
     fill_ratio : float
         Set bits over all bits, 0 to 1.
     capacity : int
-        Keys that the files are planned for: the sum.
+        Sum of the files' capacities.
     error_rate : float
-        False-positive rate that all files together are planned for.
+        Planned false-positive rate of all files together.
     current_error_rate : float
-        False-positive rate to expect of all files together.
+        False-positive rate to expect now from all files together.
     past_plan : bool
-        Whether a file has more keys than it was planned for.
+        Whether a file is past its capacity.
     read_only : str
         Why this object cannot write, "" if it can.
     exclusions : int
-        Keys that are answered as not seen, by the file in the folder.
+        Number of excluded keys.
     key_rule : str or None
-        How lines became its keys: see `Filter.key_rule`.
+        How keys were made from lines: see `Filter.key_rule`.
     files : list of FilterInfo
-        Each file, oldest first; of a rotating filter those that a query asks.
+        The files, oldest first; for a rotating filter, those that queries read.
     """
 
     path: str
@@ -195,7 +194,7 @@ class FolderInfo:
     files: list[FilterInfo]
 
     def as_dict(self) -> dict[str, object]:
-        """Return the same as a dict of JSON-ready values."""
+        """Return the fields as a dict of JSON-ready values."""
         files = [file.as_dict() for file in self.files]
         return {**asdict(self), "settings": without_secret(self.settings), "files": files}
 

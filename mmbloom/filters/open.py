@@ -1,4 +1,4 @@
-"""Whichever filter is at a path: the class that the file or the folder needs."""
+"""Opening a filter with the class that matches the file or folder at its path."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ OfBits: TypeAlias = "BloomFilter | GrowingFilter | RotatingFilter"
 
 
 def open(path: Path, mode: Mode = "r+", **options: Any) -> Filter:  # noqa: A001  as zarr.open
-    """Open the filter at a path with the class that it needs.
+    """Open the filter at a path with the matching class.
 
     Parameters
     ----------
     path : str or path-like
-        The filter, a file or a folder. Opening changes nothing in it.
+        The filter: a file or a folder. Opening it changes nothing.
     mode : {"r+", "r"}, default "r+"
-        As for `BloomFilter.open`.
+        Same as for `BloomFilter.open`.
     **options
-        The other options of the class's `open`: `lock_timeout`, `allow_network`, `threads`,
-        `preload`, `verify_after_add`, `on_full`, `resident`; of a `RotatingFilter` also `clock`.
+        Other options of the class's `open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
+        `verify_after_add`, `on_full` and `resident`; for a `RotatingFilter` also `clock`.
 
     Returns
     -------
@@ -44,9 +44,9 @@ def open(path: Path, mode: Mode = "r+", **options: Any) -> Filter:  # noqa: A001
     Raises
     ------
     FormatError
-        If it is no valid filter.
+        If it is not a valid filter.
     TypeError, ValueError
-        If an option is not of this class, or out of range.
+        If the class does not have an option, or a value is out of range.
     OSError
         If it cannot be opened.
 
@@ -69,7 +69,7 @@ def open(path: Path, mode: Mode = "r+", **options: Any) -> Filter:  # noqa: A001
 
 
 def open_of_bits(path: Path, mode: Mode = "r+", **options: Any) -> OfBits:
-    """Open a filter that is not of counters, which are refused; otherwise as `open`."""
+    """Open a filter as `open` does, but refuse one of counters."""
 
     def of_folder(folder: str) -> GrowingFilter | RotatingFilter:
         return _folder_at(folder).open(folder, mode, **options)
@@ -92,7 +92,7 @@ def open_or_create(
 ) -> BloomFilter | GrowingFilter:
     """Open the filter at a path, or create it if nothing is there.
 
-    The filter may be a file, or the folder that `grow` has made of it. If several processes call
+    The filter may be a file, or the folder that it has become by growing. If several processes call
     this at once, one of them creates the filter and the others open it.
 
     Parameters
@@ -100,27 +100,27 @@ def open_or_create(
     path : str or path-like
         The filter.
     capacity, error_rate, layout, seed, hash
-        As for `BloomFilter.create`. A filter that exists must have been created with the same
-        values (with any seed and hash, by default).
+        Same as for `BloomFilter.create`. An existing filter must have been created with the same
+        values; unless you pass a seed or hash, any will do.
     permissions, reserve
-        Of a new file, as for `BloomFilter.create`.
+        Used only for a new file, as in `BloomFilter.create`.
     **options
-        Those of `BloomFilter.open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
-        `verify_after_add`, `on_full`, `resident`.
+        Options of `BloomFilter.open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
+        `verify_after_add`, `on_full` and `resident`.
 
     Returns
     -------
     BloomFilter or GrowingFilter
-        Open for writing, to be closed with ``close`` or by a ``with`` block.
+        Opened for writing; close it with ``close`` or a ``with`` block.
 
     Raises
     ------
     ParameterMismatchError
         If the filter was created with other parameters.
     FormatError
-        If something else is at the path, a counting or a rotating filter for example.
+        If something else is at the path, for example a counting or rotating filter.
     OSError
-        If the disk space cannot be reserved (ENOSPC), or as the system says.
+        If the disk space cannot be reserved (ENOSPC), or for any other error of the system.
     ValueError, TypeError
         If a parameter is out of range, or missing.
 

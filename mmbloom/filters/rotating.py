@@ -146,30 +146,30 @@ class RotatingChain(Chain):
 
 @described
 class RotatingFilter(SingleKeys, FolderFilter):
-    """A Bloom filter of the keys of the last days (or hours), shared by any number of processes.
+    """A Bloom filter that forgets keys after some days or hours, shared by any number of processes.
 
-    ``RotatingFilter.create(path, keep="7d", every="1d", capacity_per_period=n)`` makes one and
-    ``RotatingFilter.open(path)`` opens one; a ``with`` block, or ``close``, closes it.
+    Create one with ``RotatingFilter.create(path, keep="7d", every="1d", capacity_per_period=n)``
+    and open it with ``RotatingFilter.open(path)``; a ``with`` block, or ``close``, closes it.
 
     Notes
     -----
-    A key that was added at time t is found until t + `keep` at least and t + `keep` + `every`
-    at most. Adding it again restarts its time, and is answered False as long as it is found.
-    So a key that comes again within `keep` each time is new once, ever. To report a key once
-    per `keep` instead, test with ``in`` first, and add only the keys that you accept. One of the
-    `exclusions` is never found, however many periods have gone by.
+    A key added at time t is found at least until t + `keep`, and at most until
+    t + `keep` + `every`. Adding it again restarts its time, and returns False while the key is
+    still found. A key that always returns within `keep` is therefore new only once. To accept a key
+    once per `keep` instead, test it with ``in`` first, and add only the keys that you accept. A key
+    among the `exclusions` is never found.
 
-    Time is the machine's, in Unix seconds; periods are counted from 1970, so that those of
-    "1d" begin at midnight UTC. In a folder time never goes back: a clock that does is taken to
-    stand still at the beginning of the newest period, and keys are found for longer. A clock
-    that is far ahead drops what would be past its time then, and that is gone.
+    Time is the machine's clock, in Unix seconds. Periods are counted from 1970, so periods of "1d"
+    begin at midnight UTC. Within a folder, time never goes back: if the clock does, it counts as
+    standing still at the beginning of the newest period, and keys are found for longer. If the
+    clock is far ahead, the files that would have expired by then are dropped permanently.
 
-    A file is made when the first key of a period comes: without keys there are no files, and
-    nothing is dropped from the disk. A query asks the newest file first, and takes longer with
-    each. The false-positive rate is that of all files together.
+    A file is created when the first key of its period is added. Without new keys no file is
+    created, and none is deleted from the disk. A query reads the newest file first, and takes
+    longer the more files there are. The false-positive rate is that of all files together.
 
-    Threads and processes, forks, pickles, crashes: as `BloomFilter`. Each file is a sound
-    filter of its own, for `verify` and for readers; only this class may write to it.
+    Threads, processes, forks, pickling and crashes work as in `BloomFilter`. Each file is a sound
+    filter that `verify` and readers can open, but only this class may write to it.
 
     Examples
     --------
@@ -213,33 +213,33 @@ class RotatingFilter(SingleKeys, FolderFilter):
         clock: Clock = time.time,
         **options: Unpack[OpenedWith],
     ) -> Self:
-        """Make a folder with the file of the present period, and open it.
+        """Create a folder with the file of the current period, and open it.
 
         Parameters
         ----------
         path : str or path-like
-            Where to make it. The folder appears complete or not at all.
+            Where to create the folder. It appears complete or not at all.
         keep : str, number or timedelta, default "7d"
-            How long a key is found at least: "90s", "30m", "12h", "7d", "2w", or seconds.
+            Minimum time for which a key is found: "90s", "30m", "12h", "7d", "2w", or seconds.
         every : str, number or timedelta, default "1d"
-            Length of a period: how much longer a key may be found. There are up to
-            ceil(keep / every) + 1 files, each of which is asked for a key that is not found.
-            It must be longer than the time to create a file: if eight periods in succession end
-            before their file is ready, an add raises `MmbloomError`, although its keys are in.
+            Length of a period, and so how much longer a key may be found. There are up to
+            ceil(keep / every) + 1 files, and a query for an absent key reads all of them.
+            A period must be longer than it takes to create a file: if eight periods in a row end
+            before their file is ready, an add raises `MmbloomError`, although its keys are added.
         capacity_per_period : int
-            Number of distinct keys to plan each file for: those that come in one period, of
-            which those that came before are a part.
+            Capacity of each file: the number of distinct keys added in one period, including keys
+            that were also added in earlier periods.
         error_rate : float, default 0.01
-            False-positive rate of the whole.
+            False-positive rate of all files together.
         layout, seed, hash, permissions, reserve
-            Of every file, as for `BloomFilter.create`. The disk of a file is reserved when the
-            file is made.
+            For every file, as in `BloomFilter.create`. The disk space of a file is reserved when
+            the file is created.
         exist_ok : bool, default False
-            Open the folder if it exists already with these parameters (any hash
-            and seed, by default).
+            Open the folder if it already exists with these parameters; unless you pass a hash or
+            seed, any will do.
         clock : callable, default time.time
-            Gives the Unix time in seconds: for tests, and for replaying old logs. It is
-            pickled with the filter.
+            Function that returns the Unix time in seconds: for tests, and for replaying old logs.
+            It is pickled with the filter.
         **options
             Those of `open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
             `verify_after_add`, `on_full`, `resident`.
@@ -247,7 +247,7 @@ class RotatingFilter(SingleKeys, FolderFilter):
         Returns
         -------
         RotatingFilter
-            Open, to be closed with ``close`` or by a ``with`` block.
+            Opened for writing; close it with ``close`` or a ``with`` block.
 
         Raises
         ------
@@ -256,7 +256,7 @@ class RotatingFilter(SingleKeys, FolderFilter):
         ParameterMismatchError, FormatError
             If what exists was made with other parameters, or is something else.
         OSError
-            If the disk space cannot be reserved (ENOSPC), or as the system says.
+            If the disk space cannot be reserved (ENOSPC), or for any other error of the system.
         ValueError, TypeError
             If a parameter is out of range.
         """
@@ -292,14 +292,14 @@ class RotatingFilter(SingleKeys, FolderFilter):
         clock: Clock = time.time,
         **options: Unpack[OpenedWith],
     ) -> Self:
-        """Open an existing folder; its manifest and headers say all about it.
+        """Open an existing folder, with the parameters it was created with.
 
         Parameters
         ----------
         path, mode
-            As for `GrowingFilter.open`.
+            Same as for `GrowingFilter.open`.
         clock : callable, default time.time
-            As for `create`.
+            Same as for `create`.
         **options
             Those of `GrowingFilter.open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
             `verify_after_add`, `on_full`, `resident`.
@@ -307,12 +307,12 @@ class RotatingFilter(SingleKeys, FolderFilter):
         Returns
         -------
         RotatingFilter
-            Open, to be closed with ``close`` or by a ``with`` block.
+            The open filter; close it with ``close`` or a ``with`` block.
 
         Raises
         ------
         FormatError, OSError
-            As `GrowingFilter.open`.
+            Same as for `GrowingFilter.open`.
         """
         settings = OpenOptions(mode, **options)
         cls._require_growth(settings.on_full)
