@@ -1,13 +1,13 @@
-r"""The file of exclusions: its name, and its lines.
+r"""The exclusions file: its name and its lines.
 
-For a filter ``FILE`` it is ``FILE.exclusions``, beside the file itself and not beside a link to
-it; for a folder it is ``exclusions`` in it. A reader trusts it only if no other user could write it
-(docs/SECURITY.md says when).
+For a filter file ``FILE`` it is ``FILE.exclusions``, beside the file itself, not beside a link to
+it. For a folder it is the file ``exclusions`` inside it. A reader trusts it only if no other user
+could have written to it (see docs/SECURITY.md).
 
-One key a line, in UTF-8, for people to read and edit. What cannot be seen or typed is escaped, as
-is the backslash: ``\\``, ``\n``, ``\r``, ``\t``, and ``\xNN`` for any byte. The empty key is the
-line ``\empty``; an empty line is no key. There are no comments: a key may begin with any
-character. This file opens nothing.
+The file has one key per line, in UTF-8, so that people can read and edit it. Characters that cannot
+be seen or typed are escaped, and so is the backslash: ``\\``, ``\n``, ``\r``, ``\t``, and ``\xNN``
+for any byte. The empty key is the line ``\empty``; an empty line is ignored. There are no comments,
+because a key may begin with any character.
 """
 
 import os

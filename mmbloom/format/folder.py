@@ -1,63 +1,64 @@
-"""Folders of filters: the plans of growing and rotating ones, and the manifest.
+"""Folders of filters: the files of growing and rotating filters, and the manifest.
 
-A growing filter: file i is planned for n * 2^i keys at the error rate p (1 - r) r^i with r = 1/2;
-n and p are the first capacity and the error rate of the whole. A key that was never added is a
-false positive if it is one in any file: at most the sum of the rates, which stays below p however
-many files there are (Almeida, Baquero, Preguica and Hutchison, "Scalable Bloom Filters", 2007). In
-the standard layout p is 15/16 of what was asked for, to make up for its whole k.
+Growing filter: file i has a capacity of n * 2^i keys and the error rate p (1 - r) r^i with r = 1/2,
+where n is the first capacity and p the error rate of the whole filter. A key that was never added
+is a false positive if it is one in any file. Its probability is at most the sum of the rates, which
+stays below p however many files there are (Almeida, Baquero, Preguica and Hutchison, "Scalable
+Bloom Filters", 2007). In the standard layout, p is 15/16 of the requested rate, to compensate for k
+being an integer.
 
-A rotating filter: period i is the time from i times `every` to the next, in Unix time (days of
-"1d" begin at midnight UTC). A file holds the keys of one period. It is asked until `keep` after
-the end of its period: a key that was added at time t is found until t + keep at least, and until
-t + keep + every at most. The error rate is that of all files together: there are never more than
-ceil(keep / every) + 1, and each is planned for its share.
+Rotating filter: period i begins at i times `every` in Unix time, and ends when the next one begins
+(days of "1d" begin at midnight UTC). A file holds the keys of one period. Queries read it until
+`keep` after the end of its period, so a key added at time t is found at least until t + keep, and
+at most until t + keep + every. The error rate is that of all files together: there are never more
+than ceil(keep / every) + 1 files, and each gets its share.
 
 The manifest of a folder of filters, version 1: this docstring is the specification.
 
-A folder holds plain filter files (the format of ``header.py``) and ``manifest.json``, which
-names those that belong to it, oldest first; a file that it does not name is none of the
-folder's. The manifest is JSON in UTF-8, at most 1 MiB, an object of exactly these fields:
+A folder holds plain filter files (the format of ``header.py``) and ``manifest.json``, which names
+the files that belong to the folder, oldest first; all other files do not belong to it. The manifest
+is JSON in UTF-8, at most 1 MiB: an object with exactly these fields:
 
 =========  =================================================================================
 field      rule
 =========  =================================================================================
 format     "mmbloom folder"
-version    1; a reader refuses others
+version    1; a reader rejects others
 kind       "growing" or "rotating"
 uuid       of the folder: 32 hexadecimal digits, random
-settings   an object, by the kind: below
-members    a list, not empty, of objects of exactly: number (an int, in rising order; of a
-           growing filter 0, 1, 2 ...; of a rotating one the period), name (of the file,
-           in this folder: digits, lower-case letters and hyphens, then ".bloom") and uuid
-           (of the file's header)
+settings   an object that depends on the kind: see below
+members    a list, not empty, of objects with exactly these fields: number (an int, in rising
+           order; 0, 1, 2 ... in a growing filter, the period in a rotating filter), name (of
+           the file in this folder: digits, lower-case letters and hyphens, then ".bloom")
+           and uuid (from the file's header)
 =========  =================================================================================
 
-A key is in the folder if it is in one of the members, which are asked newest first. The settings
-say how further members are made. They have these fields, and no others:
+A key is in the folder if it is in one of the members, which are read newest first. The settings
+say how further members are made. They have exactly the fields that belong to the kind:
 
 ===================  =======================================================================
 field                rule
 ===================  =======================================================================
-initial_capacity     growing: keys that member 0 is planned for; member i for 2^i times as many
+initial_capacity     growing: capacity of member 0; that of member i is 2^i times as much
 keep_seconds         rotating: how long a key is found at least
 every_seconds        rotating: the length of a period; period i begins at i * every_seconds, in
                      Unix time
-capacity_per_period  rotating: keys that each member is planned for
+capacity_per_period  rotating: capacity of each member
 error_rate           of all members together, a number with a point or exponent, between 0 and 1
-layout               "standard" or "blocked" (which has the layout ids 2 and 3 in the members)
-seed                 as the headers of the members have it: with a hash its key, 16 bytes in 32
-                     hexadecimal digits; without one an int below 2^32
-reserve              "zeros" or "fallocate": how the space of a new member is had
-hash                 "siphash"; or there is no such field: then it is MurmurHash3
+layout               "standard" or "blocked" (layout ids 2 and 3 in the members)
+seed                 same as in the members' headers: if there is a hash field, the hash's key,
+                     16 bytes in 32 hexadecimal digits; otherwise an int below 2^32
+reserve              "zeros" or "fallocate": how to reserve the disk space of a new member
+hash                 "siphash"; if the field is missing, the hash is MurmurHash3
 ===================  =======================================================================
 
-All others are ints from 1 to 2^63 - 1. A member of a rotating folder is asked until keep_seconds
-after the end of its period, that is at times before (number + 1) * every_seconds + keep_seconds. A
-growing folder has at most 64 members, a rotating one ceil(keep_seconds / every_seconds) + 1, which
-is at most 1,000. The keys on the list in the file ``exclusions`` (``exclusions.py``) are not in
-the folder, whatever its members say.
+All other values are ints from 1 to 2^63 - 1. A member of a rotating folder is
+read until keep_seconds after the end of its period, that is, at times before
+(number + 1) * every_seconds + keep_seconds. A growing folder has at most 64 members; a rotating
+folder has at most ceil(keep_seconds / every_seconds) + 1, which is at most 1,000. Keys on the list
+in the file ``exclusions`` (``exclusions.py``) are not in the folder, whatever its members contain.
 
-Any bytes are either a valid manifest or a `FormatError`.
+Any sequence of bytes is either a valid manifest or a `FormatError`.
 """
 
 import math

@@ -1,10 +1,10 @@
 """The mmbloom file format, version 1: this docstring is the specification.
 
-A file is a header of 4096 bytes, then the array, then nothing (a sealed file: then a
-trailer). All integers are little-endian. The array begins at byte 4096 and is therefore
-page- and cache-line-aligned. A stranger should be able to write a reader from this page.
+A file is a header of 4096 bytes, followed by the array and nothing else; in a sealed file, a
+trailer follows the array. All integers are little-endian. The array begins at byte 4096 and is
+therefore aligned to pages and cache lines. This page should be enough to write a reader.
 
-Immutable block, bytes 0..511: written once, at creation, and never again.
+Immutable block, bytes 0..511: written once, at creation, and never changed.
 
 ======  =====  =========================  =================================================
 offset  bytes  field                      rule
@@ -13,61 +13,64 @@ offset  bytes  field                      rule
 8       4      version                    1
 12      4      header_size                4096
 16      4      kind                       1 bits, 2 four-bit counters
-20      4      layout                     1 standard, 2 blocked, 3 blocked with several blocks a
+20      4      layout                     1 standard, 2 blocked, 3 blocked with several blocks per
                                           key
 24      4      hash_id                    1 MurmurHash3_x64_128, 2 SipHash-1-3 with 128 bits
                                           of output
 28      4      num_hashes                 k, 1 to 64; in layout 3 a multiple of b
-32      8      num_positions              m, 64 to 2^43, a multiple of 64; of 512 and at most
-                                          2^31 * 512 in layout 2; of 32,768 in layout 3
-40      4      seed                       of MurmurHash3; 0 when the hash is SipHash
+32      8      num_positions              m, 64 to 2^43, a multiple of 64; in layout 2 a multiple
+                                          of 512, at most 2^31 * 512; in layout 3 a multiple of
+                                          32,768
+40      4      seed                       of MurmurHash3; 0 if the hash is SipHash
 44      4      reserved                   0
 48      8      capacity                   planned number of keys, at least 1
-56      8      error_rate                 planned, IEEE 754 double, between 0 and 1
-64      8      created_ns                 Unix time of creation, nanoseconds
+56      8      error_rate                 planned rate, IEEE 754 double, between 0 and 1
+64      8      created_ns                 Unix time of creation in nanoseconds
 72      16     uuid                       random
 88      8      compatible flags           unknown ones are ignored
 96      8      read_only_compatible       bit 0: sealed; unknown ones force read-only
 104     8      incompatible flags         unknown ones are refused
-112     16     hash_key                   of SipHash; 0 when the hash is MurmurHash3
-128     4      blocks_per_key             b, 2 to 8 in layout 3, else 0
+112     16     hash_key                   of SipHash; 0 if the hash is MurmurHash3
+128     4      blocks_per_key             b, 2 to 8 in layout 3, otherwise 0
 132     376    padding                    0
 508     4      crc                        CRC-32 (zlib) of bytes 0..507
 ======  =====  =========================  =================================================
 
-Mutable block, bytes 2048..2087: five unsigned 64-bit counters, written under the write
-lock, covered by no checksum and never trusted for correctness: keys added (new when
-added), positions set, batches begun, batches done, time of last flush (Unix nanoseconds).
-After them, bytes 2088..2119, while the array lies in shared memory: the boot id of the running
-kernel, and 16 random bytes, of which the first eight are not all 0. It is then in the file
-``/dev/shm/mmbloom-DEVICE-INODE-NAME``, at the same offset: the device of this file in hex, its
-inode, the random bytes in hex. Another boot, or 0 in the first eight random bytes, means that the
-array is here. These eight are stored last, and cleared first, by one store each. A writer compares
-them in each section of the write lock, and a reader in each query.
+Mutable block, bytes 2048..2087: five unsigned 64-bit counters, written under the write lock. No
+checksum covers them, and correctness never depends on them. They are: keys added (new when added),
+positions set, batches begun, batches done, and the time of the last flush (Unix nanoseconds).
 
-Key rule, bytes 2560..4095: how lines became the keys of this filter, as text for people, and for
-comparing. The first process that adds keys of lines writes it once, under the write lock, all
-bytes of it; before that, and in a filter without keys of lines, they are 0. It says nothing about
-bits, and a reader need not know of it.
+Bytes 2088..2119 are used while the array is in shared memory. They are the boot id of the running
+kernel, and 16 random bytes, of which the first eight are not all 0. The array is then in the file
+``/dev/shm/mmbloom-DEVICE-INODE-NAME``, at the same offset; the name consists of this file's device
+in hexadecimal, its inode, and the random bytes in hexadecimal. If the boot id is another one, or
+the first eight random bytes are 0, the array is in this file. These eight bytes are stored last and
+cleared first, each time with a single store. A writer compares them in each section of the write
+lock, and a reader in each query.
+
+Key rule, bytes 2560..4095: how the keys of this filter were made from lines, as text to read and
+to compare. The first process that adds keys of lines writes all of these bytes once, under the
+write lock. Before that, and in a filter without keys of lines, they are 0. The rule does not affect
+the bits, and a reader may ignore it.
 
 ======  =====  =========================  =================================================
 2560    4      crc                        CRC-32 of the 1532 bytes that follow
-2564    1532   text                       UTF-8, at least one byte, none of them 0; then zeros
+2564    1532   text                       UTF-8, at least one byte, no byte 0; then zeros
 ======  =====  =========================  =================================================
 
-Bytes there that are not this are no rule, and no error: a writer was killed, and the next one
+Any other bytes there are not a rule, but not an error either: a writer was killed, and the next one
 writes the rule again. A copy, a union and a repaired file have the rule of their source.
 
-All other bytes of the header are 0; a reader refuses others within the immutable block.
+All other bytes of the header are 0; within the immutable block, a reader rejects any other value.
 
-Array: bit p is bit p & 7 of byte p >> 3 (m/8 bytes); counter p is in byte p >> 1, the low
-nibble for even p (m/2 bytes). Trailer of a sealed file: one CRC-32 (u32) for each MiB of
-the array, the last for the remainder, then a CRC-32 of that table. The size of the file is
-exactly the sum.
+Array: bit p is bit p & 7 of byte p >> 3 (m/8 bytes). Counter p is in byte p >> 1, in the low nibble
+if p is even (m/2 bytes). Trailer of a sealed file: one CRC-32 (u32) for each MiB of the array, the
+last one for the remainder, followed by a CRC-32 of that table. The size of the file is exactly the
+sum of these parts.
 
-A reader checks in this order, so that every file gets its truest error: magic, as far as the file
-goes, length, version, CRC, incompatible flags, kind, layout, hash id, b, k, m, the other fields,
-file size.
+A reader checks in this order, so that each file gets the most accurate error: magic (as far as the
+file goes), length, version, CRC, incompatible flags, kind, layout, hash id, b, k, m, the other
+fields, file size.
 
 A key is hashed as bytes:
 
@@ -75,17 +78,17 @@ A key is hashed as bytes:
 key      its bytes
 =======  ===================================================================================
 bytes    as they are
-str      in UTF-8; one with a lone surrogate is no key
-int      8 bytes, two's complement, for -2^63 to 2^64 - 1: so -1 and 2^64 - 1 are one key
+str      in UTF-8; a str with a lone surrogate is not a key
+int      8 bytes, two's complement, from -2^63 to 2^64 - 1: so -1 and 2^64 - 1 are the same key
 tuple    the byte FE; then for each item, which is one of the above, the number of its bytes as
-         8 bytes, and these bytes
+         8 bytes, followed by these bytes
 =======  ===================================================================================
 
-Its hash is 16 bytes: h1 is the first 8 of them as an unsigned integer, h2 the other 8. hash_id 1 is
-MurmurHash3_x64_128 with the seed. hash_id 2 is SipHash with one compression round, three
+The hash of a key is 16 bytes: h1 is the first 8 as an unsigned integer, h2 the other 8. hash_id 1
+is MurmurHash3_x64_128 with the seed. hash_id 2 is SipHash with one compression round, three
 finalisation rounds and 16 bytes of output, as in its authors' reference code (v1 ^= 0xee at the
 start, v2 ^= 0xee before the first finalisation, v1 ^= 0xdd before the second), with hash_key as
-its key. With the seed 7, and with the hash_key ``00 01 02 ... 0F``:
+its key. Examples with the seed 7, and with the hash_key ``00 01 02 ... 0F``:
 
 =========  =======  ================  ================
 key        hash_id  h1 (hexadecimal)  h2
@@ -100,14 +103,14 @@ b""        1        f402c55ac5dec98f  2de586f681711c02
 b""        2        bea58827b2bc7ee7  013030dd6adb62fd
 =========  =======  ================  ================
 
-How h1 and h2 become k positions is in ``positions.py``, with more of such examples. A key is in the
-filter if the bits, or the counters, at all of its positions are not 0. To add it sets these bits.
-In a file of counters it adds 1 to the counter at each distinct position, and to remove it subtracts
-1; a counter of 15 stays 15 for ever. A key on the list of ``exclusions.py`` is not in the
-filter, whatever its bits are.
+``positions.py`` specifies how h1 and h2 become k positions, with more examples. A key is in the
+filter if the bits or counters at all of its positions are not 0. Adding a key sets these bits. In a
+file of counters, adding a key adds 1 to the counter at each distinct position, and removing it
+subtracts 1; a counter that is 15 stays 15 permanently. A key on the list of ``exclusions.py`` is
+not in the filter, whatever its bits are.
 
-The version counts this format, not the package; a change of any rule above needs a new version or
-a new flag.
+The version is that of this format, not of the package. A change to any rule above needs a new
+version or a new flag.
 """
 
 import math

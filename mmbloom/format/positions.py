@@ -1,9 +1,9 @@
 """From the two halves of a key's hash to its k positions: one formula for each layout id.
 
-h1 and h2 are unsigned integers of 64 bits (``header.py`` says which), m is num_positions, k is
+h1 and h2 are unsigned 64-bit integers (defined in ``header.py``), m is num_positions, k is
 num_hashes and b is blocks_per_key. Products are modulo 2^64, ``>>`` is a shift to the right, and
-all divisions are whole. G = 0x9E3779B97F4A7C15 (2^64 over the golden ratio, odd: Knuth's
-multiplicative hashing), and G^n its power modulo 2^64. For i from 0 to k - 1:
+all divisions are integer divisions. G = 0x9E3779B97F4A7C15 (2^64 divided by the golden ratio, odd:
+Knuth's multiplicative hashing), and G^n is its n-th power modulo 2^64. For i from 0 to k - 1:
 
 ======  ==================================================================================
 layout  position i
@@ -14,14 +14,14 @@ layout  position i
 ======  ==================================================================================
 
 - bit(i) = (h2 * G^(i+1)) >> 55: the top nine bits of the product.
-- block = ((h1 >> 32) * (m / 512)) >> 32: one of all blocks of 512 positions, for all i.
-- page = ((h1 >> 32) * (m / 32768)) >> 32: one of all pages of 64 blocks, for all i.
-- block(i) = ((h1 AND 63) + j * step) mod 64, with j = i / (k / b), so that k / b positions in
-  succession are in each of b blocks; and step = 2 * ((h1 >> 6) AND 31) + 1, which is odd, so that
-  these blocks differ.
+- block = ((h1 >> 32) * (m / 512)) >> 32: one of all blocks of 512 positions, the same for all i.
+- page = ((h1 >> 32) * (m / 32768)) >> 32: one of all pages of 64 blocks, the same for all i.
+- block(i) = ((h1 AND 63) + j * step) mod 64, with j = i / (k / b), so that each of b blocks gets
+  k / b successive positions; and step = 2 * ((h1 >> 6) AND 31) + 1, which is odd, so that these
+  blocks differ.
 
-Positions of one key may be equal. Of the hashes in ``header.py``, with k = 3 and m = 6400 in layout
-1 and m = 5120 in layout 2, and with m = 98304, k = 4 and b = 2 in layout 3:
+Several positions of one key may be equal. Examples for the hashes in ``header.py``: k = 3 and
+m = 6400 in layout 1, k = 3 and m = 5120 in layout 2, and m = 98304, k = 4 and b = 2 in layout 3:
 
 =========  =======  ================  ================  ==========================
 key        hash_id  layout 1          layout 2          layout 3
@@ -36,9 +36,9 @@ b""        1        143, 1681, 1427   4864, 4883, 4770  73472, 73491, 80034, 800
 b""        2        1255, 1764, 2273  3962, 4077, 4086  85882, 85997, 81398, 80976
 =========  =======  ================  ================  ==========================
 
-Each function takes Python ints or uint64 arrays and yields k positions (or arrays of positions) of
-the same kind: ints do not wrap at 2^64 and uint64 does, so each formula ends in a mask that makes
-the two agree. These formulas are part of the file format and never change.
+Each function takes Python ints or uint64 arrays, and yields k positions (or arrays of positions) of
+the same type. Python ints do not wrap at 2^64 but uint64 does, so each formula ends with a mask
+that makes the two agree. These formulas are part of the file format and never change.
 """
 
 from collections.abc import Iterator
@@ -92,7 +92,7 @@ def positions(h1: Hash, h2: Hash, params: FilterParams) -> Iterator[Hash]:
     Parameters
     ----------
     h1, h2 : int or ndarray of uint64, shape (n,)
-        The two halves of the key's hash: see ``header.py``.
+        The two halves of the key's hash, as defined in ``header.py``.
     params : FilterParams
         The filter's parameters.
 

@@ -1,12 +1,12 @@
-r"""A filter in slices, and its state by generations: this docstring specifies version 1 of both.
+r"""Slices of a filter, and its state by generations: this docstring specifies version 1 of both.
 
 A slice is a part of the array of a blocked filter (the format of ``header.py``) with the layout id
-2 or 3. The array is cut into pages of 4096 bytes, of which the last may be smaller in layout 2. Of
-P slices of n pages, slice j is the pages from j * n // P up to (j + 1) * n // P. As the page of a
-key follows h1, all bits of a key lie in one slice.
+2 or 3. The array is cut into pages of 4096 bytes; in layout 2, the last page may be smaller. If n
+pages are divided into P slices, slice j has the pages from j * n // P up to, but not including,
+(j + 1) * n // P. The page of a key depends only on h1, so all bits of a key are in one slice.
 
-The file is a header of 4096 bytes, then these bytes of the array, then nothing. All integers are
-little-endian.
+The file is a header of 4096 bytes, followed by these bytes of the array and nothing else. All
+integers are little-endian.
 
 ======  =====  =============  ==============================================================
 offset  bytes  field          rule
@@ -16,49 +16,49 @@ offset  bytes  field          rule
 12      4      header_size    4096
 16      4      slices         P, 1 to n
 20      4      number         j, 0 to P - 1
-24      8      generation     of the state that it belongs to; 0 if to none
-32      16     run            of the run that wrote it: random; 0 if of none
+24      8      generation     of the state that it belongs to; 0 if it belongs to none
+32      16     run            random id of the run that wrote it; 0 if no run did
 48      8      keys_added     keys that were new when they were added
 56      8      positions_set  bits of the body that are 1
 64      4      body_crc       CRC-32 (zlib) of the body
 68      440    padding        0
 508     4      crc            CRC-32 (zlib) of bytes 0..507 and 512..1023
-512     512    filter         the immutable block of a filter with these parameters: kind, flags,
-                              time of creation and uuid as of kind 1 (bits), 0, 0 and 0
+512     512    filter         the immutable block of a filter with these parameters, where kind is
+                              1 (bits), and flags, time of creation and uuid are 0
 1024    3072   rest           0
 ======  =====  =============  ==============================================================
 
 A reader checks in this order: magic, length, version, CRC, the block of the filter, the other
-fields, the file's size, and last the CRC of the body: so a file that is cut or damaged anywhere is
-no slice.
+fields, the size of the file, and finally the CRC of the body. A file that is cut off or damaged
+anywhere is therefore not accepted as a slice.
 
-A state is a folder, or a prefix of an object store. It has a record of each generation, a file
-that is made once, by a step that fails if it is there, and never changed:
-``generation-NNNNNNNN.json``, with the generation's number in eight digits or more. The record with
-the highest number is the state; all others are its past. The slices of generation N, from 1 on,
-are the files ``NNNNNNNN-RUN/SSSSSS.slice``, with the run that its record names, in 32 hexadecimal
-digits, and the slice's number in six digits or more: the format above, with this generation and run
-in their headers. Generation 0 has none: its slices are empty. What no record names is of a run that
-was not committed. Beside its slices a run may have empty files ``PPPPPP.part``: each notes that a
-part of its output was computed, and none is of the state.
+A state is a folder, or a prefix in an object store. It has a record for each generation:
+``generation-NNNNNNNN.json``, with the generation's number in eight or more digits. A record is
+created by an operation that fails if the file already exists, and is never changed. The record with
+the highest number is the current state; all others are its past. The slices of generation N, from 1
+on, are the files ``NNNNNNNN-RUN/SSSSSS.slice``, with the run that its record names, in 32
+hexadecimal digits, and the slice's number in six or more digits. They have the format above, with
+this generation and run in their headers. Generation 0 has no files: its slices are empty. Files
+that no record names belong to a run that was not committed. Beside its slices, a run may have empty
+files ``PPPPPP.part``; each marks a part of its output as computed, and none belongs to the state.
 
-A record is JSON in UTF-8, at most 64 KiB, an object of exactly these fields:
+A record is JSON in UTF-8, at most 64 KiB: an object with exactly these fields:
 
 ==========  ================================================================================
 field       rule
 ==========  ================================================================================
 format      "mmbloom generations"
-version     1; a reader refuses others
+version     1; a reader rejects others
 uuid        of the state: 32 hexadecimal digits, random, the same in all records
-generation  an int, that of the record's name
-run         32 hexadecimal digits, random: of the run that made it; 32 zeros in generation 0
-base        the run of the generation before; 32 zeros in generations 0 and 1
+generation  an int, the same as in the record's name
+run         random id of the run that made it, 32 hexadecimal digits; zeros in generation 0
+base        the run of the previous generation; zeros in generations 0 and 1
 slices      an int from 1 to the number of pages
 filter      the immutable block of a filter with these parameters, as above: 1024
             hexadecimal digits
 ==========  ================================================================================
 
-Any bytes are either a valid slice, or record, or a `FormatError`.
+Any sequence of bytes is either a valid slice or record, or a `FormatError`.
 """
 
 import re

@@ -75,48 +75,48 @@ _COPY = "; copy it: a copy counts its bits again"
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What `verify` found.
+    """The result of `verify`.
 
     Attributes
     ----------
     path : str
         The file, or the folder.
     kind : str
-        What the positions of a file are: "bits", or "counters" of a `CountingBloomFilter`. Of a
-        folder "growing" or "rotating".
+        For a file, "bits", or "counters" for a `CountingBloomFilter`; for a folder, "growing" or
+        "rotating".
     problems : tuple of str
-        What is wrong, and what to do; empty if nothing is. Those of a folder's files begin with
-        the name of the file.
+        What is wrong, and what to do; empty if the filter is sound. Problems of a folder's files
+        begin with the name of the file.
     notes : tuple of str
-        What is worth knowing, and no problem.
+        Other findings, which are not problems.
     file_bytes : int
-        Size, exactly what the header asks for.
+        Size, which is exactly what the header requires.
     bytes_not_reserved : int
-        Bytes that have no place on the disk yet: holes.
+        Bytes for which no disk space is reserved: holes.
     sealed_segments : int
-        Segments of 1 MiB whose checksums were compared; 0 if the filter is not sealed.
+        Number of 1 MiB segments whose checksums were compared; 0 if the filter is not sealed.
     positions_set : int
-        Bits that are 1, or counters that are not 0, counted.
+        Number of bits that are 1, or of counters that are not 0, as counted by `verify`.
     fill_ratio : float
-        positions_set over all positions.
+        `positions_set` divided by all positions.
     approx_count : int
         Estimated number of distinct keys.
     capacity : int
-        Keys that it was planned for.
+        Number of distinct keys the filter is for.
     error_rate : float
-        False-positive rate that it was planned for; of a folder that of the whole.
+        Planned false-positive rate; for a folder, that of all its files together.
     current_error_rate : float
-        False-positive rate to expect now; of a folder that of all its files together.
+        False-positive rate to expect now; for a folder, that of all its files together.
     past_plan : bool
-        Whether it has more keys than it was planned for, or a file of it: sound as it is, it
-        calls more new keys seen than planned.
+        Whether the filter, or a file of the folder, is past its capacity. It may still be sound,
+        but it reports more new keys as seen than planned.
     unfinished_batches : int
-        Batches begun and not done: writers at work, or killed.
+        Batches begun and not done, because writers are at work or were killed.
     keys_checked, keys_missing : int
-        Keys that were given, and those of them that are not found.
+        Number of keys that were given, and of those that were not found.
     files : tuple of Verification
-        Of a folder, each file that could be read, oldest first; the sizes and counts above are
-        their sums. Of a file ().
+        For a folder, each file that could be read, oldest first; the sizes and counts above are
+        their sums. Empty for a file.
 
     Examples
     --------
@@ -150,42 +150,42 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the filter is sound: there are no `problems`."""
         return not self.problems
 
     def as_dict(self) -> dict[str, object]:
-        """Return the same, and `ok`, as a dict of JSON-ready values."""
+        """Return the attributes and `ok` as a dict of JSON-ready values."""
         files = [file.as_dict() for file in self.files]
         return {"ok": self.ok, **asdict(self), "files": files}
 
 
 def verify(path: Path, *, keys: Keys | None = None) -> Verification:
-    """Check all of a filter that can be checked: header, size, counters, holes, seal, manifest.
+    """Check all that can be checked in a filter: header, size, counters, holes, seal, manifest.
 
     Parameters
     ----------
     path : str or path-like
-        The filter, a file or a folder. It is only read, from end to end; others may write to it.
+        The filter: a file or a folder. It is only read, from end to end; others may write to it.
     keys : optional
-        Keys that must be found, as for `BloomFilter.update`; of a folder in any of its files.
+        Keys that must be found, as for `BloomFilter.update`; in a folder, any file may have them.
 
     Returns
     -------
     Verification
-        `problems` says what is wrong.
+        Its `problems` say what is wrong.
 
     Raises
     ------
     FormatError
-        If it is no filter at all: a file with a wrong header, or not of exactly the size that
-        the header asks for; a folder without a sound manifest.
+        If it is not a filter at all: a file with an invalid header, or not of exactly the size that
+        the header requires; or a folder without a sound manifest.
     FileChangedError, OSError, KeyTypeError, KeyEncodingError
-        As each call that reads a filter, or takes keys: see `mmbloom.errors`.
+        Errors common to calls that read a filter or take keys: see `mmbloom.errors`.
 
     Notes
     -----
-    The array of a living filter has no checksum: a flipped bit is seen only if it makes the
-    counters differ. A sealed copy (`copy`) has one for each MiB.
+    The array of a filter in use has no checksum: a flipped bit is noticed only if it makes the
+    counters differ. A sealed copy (`copy`) has a checksum for each MiB.
 
     Examples
     --------
@@ -456,24 +456,25 @@ _DAMAGED_COUNTERS = "the counters were damaged, so lost bits cannot be detected:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What `repair` found and did.
+    """The result of `repair`.
 
     Attributes
     ----------
     header_damage : str
-        The part of the header that was wrong, so that it was rebuilt: from the parameters given,
-        or from the folder's manifest. "" if none; of a folder always "", see `files`.
+        The part of the header that was wrong; the header was then rebuilt from the given
+        parameters, or from the folder's manifest. "" if nothing was wrong. Always "" for a folder:
+        see `files`.
     positions_set : int
-        Bits that are 1, counted; of a folder the sum.
+        Number of bits that are 1, as counted by `repair`; for a folder, the sum.
     keys_added : int
-        Keys that were new when added: as the file said if that is possible, else estimated. Of
-        a folder the sum.
+        Number of keys that were new when added: the file's own count if that is possible, otherwise
+        an estimate. For a folder, the sum.
     losses : tuple of str
-        Why bits may be missing, so that keys may not be found; empty if every key is there.
+        Reasons why bits may be missing and keys may not be found; empty if every key is there.
     notes : tuple of str
-        What else was found.
+        Other findings.
     files : tuple of Repair
-        Of a folder, each file that was there, oldest first; of a file ().
+        For a folder, each file that was there, oldest first; empty for a file.
 
     Examples
     --------
@@ -502,45 +503,45 @@ def repair(
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> Repair:
-    """Make a sound filter of what a damaged one holds.
+    """Make a sound filter from what is left of a damaged one.
 
     Parameters
     ----------
     source : str or path-like
-        The damaged filter, a file or a folder, to which no process should be writing. It is not
+        The damaged filter: a file or a folder. No process should be writing to it. It is not
         changed.
     destination : str or path-like
-        Where to make the new one. It appears complete and forced to the disk, or not at all.
+        Where to make the new filter. It appears complete and on the disk, or not at all.
     params : FilterParams, optional
-        What a file was made with; needed only if its header is damaged. With wrong ones the
-        result finds nothing. Of a folder the manifest says this.
+        The parameters a file was made with; needed only if its header is damaged. With wrong
+        parameters, the result finds no key. Do not pass them for a folder: its manifest has them.
     permissions : int, default 0o600
-        Mode bits of the new file; of a folder, of the files in it.
+        Mode bits of the new file; for a folder, of the files in it.
     allow_network : bool, default False
-        Allow making it on a network file system.
+        Allow a destination on a network file system.
 
     Returns
     -------
     Repair
-        `losses` says whether keys may be missing.
+        Its `losses` say whether keys may be missing.
 
     Raises
     ------
     FormatError
-        If the header of a file is damaged and no `params` are given, or less than a hundredth of
-        the array is there; of a folder, if the manifest is missing or damaged.
+        If the header of a file is damaged and `params` is missing, or if less than a hundredth of
+        the array is left; for a folder, if the manifest is missing or damaged.
     ParameterMismatchError
-        If the header is sound and says otherwise than `params`.
+        If the header is sound but `params` differ from it.
     ValueError
         If `params` are given for a folder.
     FileChangedError, FileExistsError, NetworkFileSystemError, OSError
-        As each call that reads a filter and makes one: see `mmbloom.errors`.
+        Errors common to calls that read or make a filter: see `mmbloom.errors`.
 
     Notes
     -----
-    In a folder each file is repaired, and an empty one replaces a file that is missing or
-    of which nothing can be kept. Exclusions are not copied. When the result is there, a
-    `CapacityWarning` is given if it has more keys than planned.
+    In a folder, each file is repaired; a file that is missing, or from which nothing can be kept,
+    is replaced by an empty one. Exclusions are not copied. If the result is past its capacity, a
+    `CapacityWarning` is given after it has been made.
 
     Examples
     --------

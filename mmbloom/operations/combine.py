@@ -191,45 +191,45 @@ def merge(
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
-    """Make a filter that holds the keys of all others given.
+    """Make a filter that has all keys of the given filters.
 
     Parameters
     ----------
     destination : str or path-like
-        Where to make it; it appears complete and on the disk, or not at all.
+        Where to make the filter. It appears complete and on the disk, or not at all.
     sources : iterable of str or path-like
-        At least one filter: all files of a `BloomFilter`, or all folders of one kind; none that
-        counts. They must have equal parameters, hash and seed
+        At least one filter: either files of a `BloomFilter`, or folders of one kind; no counting
+        filters. All must have equal parameters, hash and seed
         (`BloomFilter.create(..., like=other)`, `mmbloom create --like`).
-        Others may write to them at the same time; sealed ones are checked on the way. Memory
-        depends neither on their sizes nor on how many there are.
+        Others may write to them at the same time. Checksums of sealed sources are verified. Memory
+        depends neither on their sizes nor on their number.
     permissions : int, default 0o600
-        Mode bits of the new file; of a folder, of the files in it.
+        Mode bits of the new file; for a folder, of the files in it.
     allow_network : bool, default False
-        Allow making it on a network file system.
+        Allow a destination on a network file system.
 
     Raises
     ------
     IncompatibleFiltersError
-        If a parameter differs; names every one that does, of the first two that differ. Also of
-        a file and a folder.
+        If parameters differ, or if files and folders are mixed. The error names all differences
+        between the first two sources that differ.
     OSError
-        EMFILE if there are more files in all than may be open: merge in steps.
+        EMFILE if there are more files in total than may be open: merge in steps.
     ValueError, TypeError
         If `sources` is empty, or a single path.
     FormatError, FileChangedError, FileExistsError, NetworkFileSystemError
-        As each call that reads filters and makes one: see `mmbloom.errors`.
+        Errors common to calls that read or make filters: see `mmbloom.errors`.
 
     Notes
     -----
-    "Keys added" of the result is an estimate, for sources may share keys. After the result is
-    there, a `CapacityWarning` tells of files with more keys than planned, and a `MmbloomWarning`
-    of sources with different `key_rule`: the result has that of the first source that has one, and
-    finds a line only in the way that put it there.
+    `keys_added` of the result is an estimate, because sources may share keys. After the result has
+    been made, a `CapacityWarning` is given for files that are past their capacity, and a
+    `MmbloomWarning` if the sources have different `key_rule`. The result then has the rule of the
+    first source that has one, and finds a line only in the way it was added.
 
-    File i of a growing filter is the union of the files i. The file of a period of a rotating
-    filter is the union of the files of that period; a source that has none is left out. Periods
-    that were past their time when the newest of all began are left out as well.
+    File i of a growing filter is the union of the sources' files i. In a rotating filter, the file
+    of a period is the union of the sources' files of that period; sources without one are skipped.
+    Periods that had expired when the newest period of all sources began are also left out.
 
     Examples
     --------
@@ -321,37 +321,38 @@ def intersect(
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
-    """Make a filter that finds a key exactly if each of the others finds it.
+    """Make a filter that finds a key exactly if each of the given filters finds it.
 
-    So it has every key that all of them have, and more false positives than a filter made of
-    those keys alone: see the notes.
+    It has every key that all of them have, and more false positives than a filter made from only
+    those keys: see the notes.
 
     Parameters
     ----------
     destination, permissions, allow_network
-        As for `merge`.
+        Same as for `merge`.
     sources : iterable of str or path-like
-        Filters of one file each, else as for `merge`.
+        Filters of one file each; otherwise the same as for `merge`.
 
     Raises
     ------
     FormatError
         If a source is a folder.
     IncompatibleFiltersError, OSError, ValueError, TypeError
-        As for `merge`, and whatever else it raises.
+        Same as for `merge`, as are all other errors.
 
     Notes
     -----
-    The array is the AND of all arrays. A key of one source only is found as often as the others
-    have a false positive. For a key of none, with c common keys and a and b keys of one source
-    only, the share of set bits is f = 1 - C + C (1 - A) (1 - B), where C = e^(-k c/m) and A
-    and B likewise, and the rate f^k (standard layout; in the blocked one about so): more than
-    the (1 - C)^k of the common keys alone, and no more than that of any source.
+    The array is the AND of all arrays. A key that only one source has is found at the rate at which
+    the others report it as a false positive. For a key that no source has, let c be the number of
+    common keys, and a and b the numbers of keys that only the one or only the other source has. The
+    share of set bits is f = 1 - C + C (1 - A) (1 - B), where C = e^(-k c/m) and A and B likewise,
+    and the rate is f^k (exactly in the standard layout, approximately in the blocked one). That is
+    more than the (1 - C)^k of only the common keys, and no more than the rate of any source.
 
-    Bits that coincide by chance look like keys: "keys added" and `approx_count` of the result
-    come from its set bits and are too high, the more so the fuller the sources are: after the
-    result is there, a `CapacityWarning` tells of those with more keys than planned.
-    `BloomFilter.common_count` estimates how many keys two filters share.
+    Bits that coincide by chance look like keys. `keys_added` and `approx_count` of the result are
+    computed from its set bits, so they are too high, and more so the fuller the sources are. After
+    the result has been made, a `CapacityWarning` is given for sources that are past their capacity.
+    To estimate how many keys two filters share, use `BloomFilter.common_count`.
 
     Examples
     --------
@@ -387,18 +388,18 @@ counted; use contains_many (check -c) to find the keys that a folder has"
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """What two filters have in common: estimated numbers of distinct keys.
+    """How similar two filters are: estimated numbers of distinct keys.
 
     Attributes
     ----------
     first_count, second_count : int
         Keys of each filter.
     common_count : int
-        Keys that both have: at most as many as either has.
+        Keys that both filters have; at most the smaller of the two counts.
     union_count : int
-        Keys that one of them has, or both.
+        Keys that at least one of the filters has.
     jaccard : float
-        common / union, from 0 to 1 (of two filters without a key: 1, they are equal).
+        `common_count` divided by `union_count`, from 0 to 1; for two empty filters, 1.
 
     Examples
     --------
@@ -430,22 +431,23 @@ def compare(one: Path, other: Path) -> Similarity:
     Raises
     ------
     IncompatibleFiltersError
-        If a parameter differs; names every one that does.
+        If parameters differ; the error names all of them.
     FormatError
         If one is a folder.
     FormatError, FileChangedError, OSError
-        As each call that reads filters: see `mmbloom.errors`.
+        Errors common to calls that read filters: see `mmbloom.errors`.
 
     Notes
     -----
-    With n(X) the estimate for X set bits (`sizing.estimate_count`), the common keys of A and B
-    are n(A) + n(B) - n(A | B), between 0 and the lesser of n(A) and n(B) (Swamidass and Baldi,
-    "Mathematical Correction for Fingerprint Similarity Measures to Improve Chemical Retrieval",
-    2007). The standard error of each term is about sqrt(m (e^x - 1 - x)) / k with x = k n/m. That
-    of the common keys, of filters at capacity and planned at 1 %, was measured as sqrt(n) / 4 keys
-    where at least half are common, and sqrt(n) / 2 where none are: A | B is overfull then. Few
-    common keys of large filters drown in that, and full filters say nothing: a `CapacityWarning`
-    tells of those that are past their plan.
+    With n(X) the estimate for X set bits (`sizing.estimate_count`), A and B have
+    n(A) + n(B) - n(A | B) common keys, between 0 and the smaller of n(A) and n(B) (Swamidass and
+    Baldi, "Mathematical Correction for Fingerprint Similarity Measures to Improve Chemical
+    Retrieval", 2007). The standard error of each term is about sqrt(m (e^x - 1 - x)) / k with
+    x = k n/m. For filters at capacity with an error rate of 1 %, the standard error of the common
+    keys was measured as sqrt(n) / 4 keys if at least half are common, and sqrt(n) / 2 if none are,
+    because A | B is then overfull. A few common keys of large filters are lost in that noise.
+    Full filters say nothing about common keys; a `CapacityWarning` is given for filters past their
+    capacity.
 
     Examples
     --------

@@ -41,41 +41,41 @@ def copy(
     Parameters
     ----------
     source : str or path-like
-        The filter, a file or a folder. A sealed one is checked on the way.
+        The filter: a file or a folder. If it is sealed, its checksums are verified.
     destination : str or path-like
-        Where to make the copy, a filter with a uuid of its own. It appears complete and on the
-        disk, or not at all; of a file, the exclusions follow at once.
+        Where to make the copy, which gets a uuid of its own. It appears complete and on the disk,
+        or not at all; the exclusions of a file follow immediately after it.
     seal : bool, default False
-        Freeze the copy: it opens for reading only, always, and `verify` can compare it with the
-        CRC-32 of each MiB that it keeps.
+        Freeze the copy: it is permanently read-only, and `verify` can check it against stored
+        CRC-32 checksums, one for each MiB.
     replace : bool, default False
-        Take the place of a filter that is at the destination, as of the copy of last night. It
-        stays whole until the new one is there: so there must be space for both.
+        Replace a filter that is at the destination, such as last night's copy. The old filter stays
+        until the new one is complete, so the disk needs space for both.
     permissions : int, default 0o600
-        Mode bits of the copy; of a folder, of the files in it.
+        Mode bits of the copy; for a folder, of the files in it.
     allow_network : bool, default False
         Allow a copy on a network file system.
 
     Raises
     ------
     FileExistsError
-        If something is at the destination. With `replace`, if it is no filter, is the source, is a
-        filter in shared memory, or is a folder and the source a file, or the other way round.
+        If something is at the destination. With `replace`, if that is not a filter, is the source
+        itself, is a filter in shared memory, or if one of the two is a folder and the other a file.
     FormatError, FileChangedError, NetworkFileSystemError, OSError
-        As each call that reads a filter and makes one: see `mmbloom.errors`. `FormatError` also if
-        the exclusions of the source are damaged.
+        Errors common to calls that read or make a filter: see `mmbloom.errors`. `FormatError` also
+        if the exclusions of the source are damaged.
 
     Notes
     -----
-    The copy has at least every key whose add had returned when `copy` was called. Of a
-    `CountingBloomFilter`, keys that are removed during the call may be half there in it: hold
-    `locked` to prevent that.
+    The copy has at least every key whose add had returned when `copy` was called. In a copy of a
+    `CountingBloomFilter`, keys that are removed during the call may be left half removed; hold
+    `locked` to prevent this.
 
-    A `CapacityWarning` tells, after the copy is there, if the filter has more keys than planned.
+    If the filter is past its capacity, a `CapacityWarning` is given after the copy has been made.
 
-    With `replace` a process that dies at any moment leaves the old filter or the new one. Of a
-    file, it may leave either with only those keys excluded that both exclude: a false positive may
-    come back, and no key is lost. A process that has the old filter open gets `FileChangedError`.
+    With `replace`, a process that dies at any moment leaves the old filter or the new one. For a
+    file, it may leave either of them with only the exclusions that both have: a false positive may
+    come back, but no key is lost. A process that has the old filter open gets `FileChangedError`.
 
     Examples
     --------

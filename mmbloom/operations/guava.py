@@ -1,4 +1,4 @@
-"""Files of Guava's `BloomFilter`, which a JVM reads and writes: export and import.
+"""Export and import of the files of Guava's `BloomFilter`, which programs on a JVM read and write.
 
 The standard layout with MurmurHash3 and seed 0 sets the same bits as Guava's strategy
 MURMUR128_MITZ_64, so that only the bytes around and within the array differ. A file, as
@@ -56,25 +56,26 @@ def export_guava(
     Parameters
     ----------
     source : str or path-like
-        A filter of layout "standard", hash "murmur3" and seed 0, to which others may write.
+        A filter with the layout "standard", the hash "murmur3" and the seed 0. Others may write to
+        it at the same time.
     destination : str or path-like
-        Where the file is made. It appears complete and forced to the disk, or not at all.
+        Where to make the file. It appears complete and on the disk, or not at all.
     permissions : int, default 0o600
         Mode bits of the file.
     allow_network : bool, default False
-        Allow making it on a network file system.
+        Allow a destination on a network file system.
 
     Raises
     ------
     ParameterMismatchError
         If the filter has another layout, hash or seed, or more bits than Guava can count.
     FormatError, FileChangedError, FileExistsError, NetworkFileSystemError, OSError
-        As each call that reads a filter and makes one: see `mmbloom.errors`.
+        Errors common to calls that read or make a filter: see `mmbloom.errors`.
 
     Notes
     -----
-    What a filter was planned for is not in such a file: a `CapacityWarning` tells, after the file
-    is there, if it has more keys. Memory does not depend on its size.
+    Guava's file does not record a capacity. If the filter is past its capacity, a `CapacityWarning`
+    is given after the file has been made. Memory does not depend on the size of the filter.
 
     Examples
     --------
@@ -132,37 +133,38 @@ def import_guava(
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
-    """Make a filter of a file that Guava's `BloomFilter.writeTo` wrote.
+    """Make a filter from a file that Guava's `BloomFilter.writeTo` wrote.
 
     Parameters
     ----------
     source : str or path-like
-        The file; read, never mapped, and proved from its first byte to its length.
+        The file. It is read, never mapped, and completely checked.
     destination : str or path-like
-        Where the filter is made. It appears complete and forced to the disk, or not at all; its
-        layout is "standard", its hash "murmur3" and its seed 0.
+        Where to make the filter. It appears complete and on the disk, or not at all. Its layout is
+        "standard", its hash "murmur3" and its seed 0.
     capacity : int, optional
-        How many keys the filter was planned for, which the file does not say; by default as
-        many as bring one of its size to `error_rate`. Beyond it mmbloom warns (`CapacityWarning`).
+        The filter's capacity, which the file does not record. By default, the number of keys that
+        bring a filter of this size to `error_rate`. Past its capacity, mmbloom warns with a
+        `CapacityWarning`.
     error_rate : float, default 0.01
-        The false-positive rate that it was planned for, between 0 and 1.
+        The filter's false-positive rate at capacity, between 0 and 1.
     permissions : int, default 0o600
         Mode bits of the filter.
     allow_network : bool, default False
-        Allow making it on a network file system.
+        Allow a destination on a network file system.
 
     Raises
     ------
     FormatError
-        If the file is none of Guava's, is cut off or too long, or has more than 64 hashes.
+        If the file is not one of Guava's, is cut off or too long, or has more than 64 hashes.
     ValueError
         If `capacity` or `error_rate` is out of range.
     FileChangedError, FileExistsError, NetworkFileSystemError, OSError
-        As each call that reads a filter and makes one: see `mmbloom.errors`.
+        Errors common to calls that read or make a filter: see `mmbloom.errors`.
 
     Notes
     -----
-    "Keys added" of the result is an estimate. Memory does not depend on the size of the file.
+    `keys_added` of the result is an estimate. Memory does not depend on the size of the file.
 
     Examples
     --------

@@ -1,13 +1,14 @@
-"""How many false positives, and how many keys: the formulas of both layouts.
+"""False-positive rates and key counts: the formulas of both layouts.
 
-n is the number of keys, p the false-positive rate, m the number of bits, k the number of
-hashes, b the number of blocks a key. The standard layout's formulas are the textbook ones (Broder
-and Mitzenmacher, "Network Applications of Bloom Filters", 2004), and what double hashing adds to
-them; those of the blocked layout average over the Poisson number of keys that fall into one block
-of 512 bits (Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007).
+n is the number of keys, p the false-positive rate, m the number of bits, k the number of hashes,
+and b the number of blocks per key. The standard layout uses the textbook formulas (Broder and
+Mitzenmacher, "Network Applications of Bloom Filters", 2004), plus a term for double hashing. The
+formulas of the blocked layout average over the Poisson-distributed number of keys in a block of 512
+bits (Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007).
 
-With several blocks a key, in one page, the numbers in two blocks of a page are not independent:
-some keys fall into both. These are Poisson, too, and are counted apart.
+If a key has several blocks in one page, the numbers of keys in two blocks of a page are not
+independent, because some keys fall into both. Those keys are also Poisson-distributed, and are
+counted separately.
 """
 
 import math
@@ -43,15 +44,15 @@ def false_positive_rate(
     Parameters
     ----------
     num_keys : float
-        Number of distinct keys in the filter; 0 or more, may be infinite.
+        Number of distinct keys in the filter, from 0 to infinity.
     num_bits, num_hashes : int
         m and k of the filter.
     layout : {"blocked", "standard"}, default "blocked"
         "standard": f^k + ((1 + f) / (1 - f))^2 n/m^2, where f = 1 - e^(-kn/m) is the share of set
-        bits; f for k = 1. "blocked": the sum over j of
+        bits; only f if k = 1. "blocked": the sum over j of
         Poisson(j; 512 n/m) (1 - (1 - 1/512)^(kj))^k.
     blocks_per_key : int, default 1
-        b, of the blocked layout: see the notes.
+        b, for the blocked layout: see the notes.
 
     Returns
     -------
@@ -61,22 +62,23 @@ def false_positive_rate(
     Raises
     ------
     ValueError
-        If the layout is none of the two, or cannot have that many blocks a key.
+        If the layout is invalid, or does not allow that many blocks per key.
 
     Notes
     -----
-    The second term of "standard" is what double hashing adds: a key's positions are an arithmetic
-    progression modulo m, of which there are about m^2 only, so that some keys have those of
-    another key, or all but a few of them. It matters where m is small for the rate: 100 keys at
-    1e-6 in the textbook's 2,880 bits have 8.7e-05 (measured; 1.1e-04 by this formula).
+    The second term of "standard" accounts for double hashing. A key's positions are an arithmetic
+    progression modulo m, and there are only about m^2 of these, so some keys share all positions
+    with another key, or all but a few. This matters if m is small for the rate: 100 keys at 1e-6 in
+    the textbook's 2,880 bits have a rate of 8.7e-05 (measured; 1.1e-04 by this formula).
 
-    With b from 2 to 8 blocks a key, k/b bits in each, let F(j) be the chance that a block with j
-    keys has all of k/b bits that are asked for, u = 512 b n/m the keys a block, and r the share of
-    them that falls into another block of the same key as well: 1/32 for b = 2, 1/24 for b = 3. The
-    rate is the sum over z of Poisson(z; u r) (sum over j of Poisson(j; u (1 - r)) F(z + j))^b. F is
-    (1 - (1 - 1/512)^(jk/b))^(k/b) and what the spread of the bits that are set adds to it, to the
-    second order. For b = 2 and 3 filled arrays have this rate within 1 % of it; for more blocks it
-    is too high, by 8 % of it for b = 8.
+    With b from 2 to 8 blocks per key and k/b bits in each, let F(j) be the probability that a block
+    with j keys has all k/b bits of another key set, u = 512 b n/m the number of keys per block, and
+    r the share of these that also fall into another block of the same key: 1/32 for b = 2, 1/24 for
+    b = 3. The rate is the sum over z of
+    Poisson(z; u r) (sum over j of Poisson(j; u (1 - r)) F(z + j))^b. F is
+    (1 - (1 - 1/512)^(jk/b))^(k/b), corrected to the second order for the spread of the number of
+    set bits. For b = 2 and 3, filled arrays have this rate within 1 %; for more blocks it is too
+    high, by 8 % for b = 8.
 
     References
     ----------
@@ -190,25 +192,26 @@ def estimate_count(
     Parameters
     ----------
     positions_set : int
-        Number of bits that are 1; values above m count as m.
+        Number of bits that are 1; a value above m counts as m.
     num_bits, num_hashes : int
         m and k of the filter.
     layout : {"blocked", "standard"}, default "blocked"
-        "standard": -(m/k) ln(1 - X/m) (Swamidass and Baldi, 2007). "blocked": the same
-        solved for keys that draw k/b of 512 bits in each of b blocks:
+        "standard": -(m/k) ln(1 - X/m) for X set bits (Swamidass and Baldi, 2007). "blocked": the
+        same, solved for keys that draw k/b of 512 bits in each of b blocks:
         -(m/512) ln(1 - X/m) / (b (1 - (1 - 1/512)^(k/b))).
     blocks_per_key : int, default 1
-        b, of the blocked layout.
+        b, for the blocked layout.
 
     Returns
     -------
     float
-        A full filter gives the estimate of one whose last bit is still 0, a lower bound.
+        The estimate. If all bits are set, it is a lower bound: the estimate for a filter with one
+        bit still 0.
 
     Raises
     ------
     ValueError
-        If the layout is none of the two, or cannot have that many blocks a key.
+        If the layout is invalid, or does not allow that many blocks per key.
 
     Examples
     --------

@@ -146,34 +146,34 @@ class Shape(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FilterParams(HasHash):
-    """The parameters that decide which bits a key sets: filters with equal ones can be merged.
+    """The parameters that decide which bits a key sets; filters with equal ones can be merged.
 
     Attributes
     ----------
     capacity : int
-        Planned number of keys.
+        Number of keys the filter is for.
     error_rate : float
-        Planned false-positive rate at capacity, between 0 and 1.
+        False-positive rate at capacity, between 0 and 1.
     layout : {"blocked", "standard"}
-        How positions are spread: in few blocks of 512 bits per key, or over the whole array.
+        Where a key's positions lie: in a few blocks of 512 bits, or in the whole array.
     num_bits : int
         Size of the array in bits.
     num_hashes : int
-        Positions per key, 1 to 64.
+        Number of positions per key, 1 to 64.
     seed : int
-        Seed of the hash: of "siphash" its 128-bit key as a little-endian number, which is secret
-        and which the repr leaves out; of "murmur3" 0 to 2**32 - 1.
+        Seed of the hash. For "siphash" it is the 128-bit key as a little-endian number, which is
+        secret and not shown in the repr; for "murmur3", 0 to 2**32 - 1.
     hash : {"siphash", "murmur3"}
         SipHash-1-3 with 128 bits of output, or MurmurHash3_x64_128.
     blocks_per_key : int, default 1
-        Of the blocked layout: how many blocks a key has its bits in, 1 to 8, all in one page of
-        4096 bytes if it is more than one. `num_hashes` is a multiple of it. 1 if the layout is
-        "standard".
+        In the blocked layout, the number of blocks that hold a key's bits, 1 to 8; several blocks
+        are all in one page of 4096 bytes. `num_hashes` is a multiple of it. Always 1 in the
+        standard layout.
 
     Raises
     ------
     ValueError
-        If a value is out of range; the message names the field, the value and the range.
+        If a value is out of range; the message names the field, its value and the range.
 
     Examples
     --------
@@ -200,7 +200,7 @@ num_hashes=7, hash='siphash', blocks_per_key=1)
         bits, blocks = self.num_bits, self.blocks_per_key
         step, largest = sizes_of(self.layout, blocks)
         most = MAX_BLOCKS_PER_KEY if self.layout == "blocked" else 1
-        few = f"1 to {MAX_BLOCKS_PER_KEY} in the blocked layout, else 1"
+        few = f"1 to {MAX_BLOCKS_PER_KEY} in the blocked layout, otherwise 1"
         whole = MIN_BITS <= bits <= largest and bits % step == 0
         for name, ok, expected in (
             ("capacity", 1 <= self.capacity < 2**64, "1 to 2**64 - 1"),
@@ -214,7 +214,7 @@ num_hashes=7, hash='siphash', blocks_per_key=1)
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected {expected}")
         if self.num_hashes % blocks:
             raise ValueError(
-                f"num_hashes is {self.num_hashes}, expected a multiple of the {blocks} blocks a key"
+                f"num_hashes is {self.num_hashes}, expected a multiple of blocks_per_key, {blocks}"
             )
         require_seed(self.hash, self.seed)
 
@@ -225,19 +225,19 @@ num_hashes=7, hash='siphash', blocks_per_key=1)
 
     @property
     def bits_per_key(self) -> float:
-        """Bits of the array per planned key."""
+        """Bits of the array divided by the capacity."""
         return self.num_bits / self.capacity
 
     def estimated_count(self, positions_set: int) -> float:
-        """Estimate the number of distinct keys from the set bits; see `estimate_count`."""
+        """Estimate the number of distinct keys from the set bits, as `estimate_count` does."""
         return estimate_count(positions_set, self.num_bits, self.num_hashes, **self._shape)
 
     def expected_error_rate(self, positions_set: int) -> float:
         """Compute the false-positive rate to expect with that many bits set.
 
-        Standard layout: (X/m)^k for X set bits, and what double hashing adds for the number of
-        keys that `estimate_count` finds. Blocked: `false_positive_rate` of that number, for
-        blocks are not equally full.
+        In the standard layout, it is (X/m)^k for X set bits, plus the effect of double hashing for
+        the number of keys that `estimate_count` returns. In the blocked layout, it is the
+        `false_positive_rate` for that number of keys, because blocks are not equally full.
 
         Parameters
         ----------
@@ -256,12 +256,12 @@ num_hashes=7, hash='siphash', blocks_per_key=1)
         return self.rate_with(count)
 
     def expected_positions_set(self, num_keys: float) -> float:
-        """Compute how many bits a number of keys sets; inverts `estimate_count`."""
+        """Compute how many bits a number of keys sets: the inverse of `estimate_count`."""
         drawn = distinct_positions(self.num_hashes, self.layout, self.blocks_per_key)
         return self.num_bits * -math.expm1(-drawn * num_keys / self.num_bits)
 
     def rate_with(self, num_keys: float) -> float:
-        """Compute the false-positive rate of a number of keys: `false_positive_rate`."""
+        """Compute the `false_positive_rate` of this filter with a number of keys."""
         return false_positive_rate(num_keys, self.num_bits, self.num_hashes, **self._shape)
 
     @property
