@@ -24,13 +24,13 @@ HashHalves = tuple[Words, Words]
 
 
 class ArrowArray(Protocol):
-    """A column of one Arrow array, such as pyarrow's."""
+    """A column in one Arrow array, such as pyarrow's."""
 
     def __arrow_c_array__(self) -> tuple[object, object]: ...
 
 
 class ArrowStream(Protocol):
-    """A column of several Arrow arrays, such as those of polars, pandas and pyarrow."""
+    """A column in several Arrow arrays, such as those of polars, pandas and pyarrow."""
 
     def __arrow_c_stream__(self) -> object: ...
 

@@ -1,7 +1,7 @@
-"""Whole filters, by path: sources are read without a lock, never mapped, never changed.
+"""Operations on whole filters by path: sources are read without a lock, never mapped or changed.
 
-``combine``  filters read together: united, intersected, compared
-``copy``     a consistent copy of a live filter, sealed if asked for
-``check``    verify: whether a filter is sound; repair: a sound filter from a damaged one
-``guava``    files of Guava's BloomFilter, in and out
+``combine``  union, intersection and comparison of filters
+``copy``     a consistent copy of a filter in use, sealed on request
+``check``    verify: check whether a filter is sound; repair: make a sound filter from a damaged one
+``guava``    import and export of files of Guava's BloomFilter
 """

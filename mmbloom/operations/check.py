@@ -1,4 +1,4 @@
-"""`verify`, whether a filter is sound; and `repair`, a sound filter from a damaged one.
+"""`verify` checks whether a filter is sound; `repair` makes a sound filter from a damaged one.
 
 `verify` checks all that the files can show. It reads them with `pread` and locks, maps and changes
 nothing: so it can check a live filter, and a file that may be anything. The array of a live filter
