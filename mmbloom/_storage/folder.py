@@ -101,7 +101,7 @@ def manifest_of(folder: str) -> Manifest:
 
 def missing(error: FileNotFoundError) -> FormatError:
     """Return the error for a file that the manifest names and the system does not find."""
-    return FormatError(str(error.filename), "file", "missing", "one, as the folder's manifest says")
+    return FormatError(str(error.filename), "file", "missing", "to be there, as the manifest says")
 
 
 def draft_manifest(

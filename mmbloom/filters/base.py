@@ -625,8 +625,8 @@ ClosedFilterError
         If the block raises, or its process dies in it, the keys are not added. Memory is
         proportional to the number of keys.
 
-        The write lock is held for the whole block, so only one block runs at a time in all
-        processes together: twelve items of 0.1 seconds took 1.3 seconds both in one process and in
+        The write lock is held for the whole block, so only one block runs at a time, across all
+        processes: twelve items of 0.1 seconds took 1.3 seconds both in one process and in
         four. The page "Long-running work" (docs/long-work.md) measures this, and shows two
         other ways, which took 0.4 seconds in four processes.
 

@@ -355,7 +355,7 @@ class BloomFilter(SingleKeys, FileFilter):
             lock; segments before the error stay added.
         FilterFullError
             If the union would take this filter past its capacity, and it was opened with
-            ``on_full="raise"``: nothing is added. To find out, the other is read twice.
+            ``on_full="raise"``: nothing is added. The other is read twice to find out.
         """
         file: BitFile = self._file
         file.storage.check_writable()

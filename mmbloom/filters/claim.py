@@ -23,7 +23,7 @@ _CLAIMED = "a claim of this filter is already open: end its block first, or clai
 
 
 class Claim(Held):
-    """Keys claimed for the duration of a block, and added to the filter when it succeeds.
+    """Keys that a block claims, and that are added to the filter if the block succeeds.
 
     `BloomFilter.claim` makes one: it checks and hashes the keys, and its description says what the
     lock costs. The write lock is taken when the block is entered, and held until it is left. If the

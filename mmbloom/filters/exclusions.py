@@ -198,10 +198,10 @@ class ExclusionList:
 class Exclusions(AbstractSet[Any]):
     """The exclusions of one open filter: keys that it always reports as not seen.
 
-    The `exclusions` attribute of every filter. It is a set of bytes, in the order in which they
-    were added, stored in a text file that people can read and edit. The file lies beside the filter
-    (PATH.exclusions), or inside it if the filter is a folder (PATH/exclusions). Use it for false
-    positives that were noticed or must not happen: some hundreds of keys, at most 1 MiB in total.
+    Every filter has this set as its `exclusions`. Its items are bytes, in the order in which they
+    were added, and are stored in a text file that people can read and edit. The file is beside the
+    filter (PATH.exclusions), or inside it if the filter is a folder (PATH/exclusions). Use it for
+    false positives that were noticed or must not happen: some hundreds of keys, at most 1 MiB.
 
     The filter never reports an excluded key as seen: `in` and `contains_many` return False, and
     `add`, `add_many` and `claim` return True every time, so `dedup` prints each of its lines. The
@@ -294,8 +294,8 @@ class Exclusions(AbstractSet[Any]):
             If the file belongs to a user that the filter does not trust, or if the filter belongs
             to another user, who would not trust a file of this process.
         OSError
-            If the disk is full, or for any other error of the system. The change is then made only
-            if the very last step failed, which forces the folder to the disk.
+            If the disk is full, or for any other error of the system. The set is then unchanged,
+            unless only the very last step failed: forcing the folder to the disk.
         """
         return self._change(keys, lambda listed, given: {**listed, **given})
 
@@ -341,7 +341,7 @@ def _few(keys: Keys, path: str) -> dict[bytes, None]:
             room -= sum(map(len, islice(given, before, None))) + len(given) - before
             if room < 0:
                 raise ValueError(
-                    f"{path}: more keys than can be excluded, which is {MOST_BYTES} bytes of them; "
+                    f"{path}: more keys than can be excluded, at most {MOST_BYTES} bytes; "
                     "instead of so many exclusions, make a filter with a lower error rate"
                 )
     return given

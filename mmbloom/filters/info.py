@@ -43,7 +43,7 @@ class FilterInfo:
     positions_set : int
         Number of bits that are 1, or of counters that are not 0.
     fill_ratio : float
-        positions_set / num_bits.
+        `positions_set` divided by `num_bits`.
     approx_count : int
         Estimated number of distinct keys, from the set bits.
     current_error_rate : float
@@ -156,7 +156,7 @@ class FolderInfo:
     approx_count : int
         Estimated number of keys: the sum over the files.
     fill_ratio : float
-        Set bits over all bits, 0 to 1.
+        Set bits divided by all bits, 0 to 1.
     capacity : int
         Sum of the files' capacities.
     error_rate : float

@@ -160,9 +160,9 @@ class RotatingFilter(SingleKeys, FolderFilter):
     among the `exclusions` is never found.
 
     Time is the machine's clock, in Unix seconds. Periods are counted from 1970, so periods of "1d"
-    begin at midnight UTC. Within a folder, time never goes back: if the clock does, it counts as
-    standing still at the beginning of the newest period, and keys are found for longer. If the
-    clock is far ahead, the files that would have expired by then are dropped permanently.
+    begin at midnight UTC. Within a folder, time never goes back: if the clock does, it is
+    treated as standing still at the beginning of the newest period, and keys are found for longer.
+    If the clock is far ahead, the files that would have expired by then are dropped permanently.
 
     A file is created when the first key of its period is added. Without new keys no file is
     created, and none is deleted from the disk. A query reads the newest file first, and takes

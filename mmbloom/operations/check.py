@@ -389,7 +389,7 @@ class _FileCheck:
         again, recount = self._advice()
         quiet = before == after  # counters that move are read at different moments
         if not quiet:
-            self._notes.append("the filter is being written to: its counters changed meanwhile")
+            self._notes.append("the filter is being written to: its counters are changing")
         unfinished = after["batches_begun"] - after["batches_done"]
         if quiet and unfinished < 0:
             self._problems.append(f"{-unfinished} more batches are done than were begun{recount}")

@@ -344,10 +344,10 @@ def intersect(
     -----
     The array is the AND of all arrays. A key that only one source has is found at the rate at which
     the others report it as a false positive. For a key that no source has, let c be the number of
-    common keys, and a and b the numbers of keys that only the one or only the other source has. The
+    common keys, and a and b the numbers of keys that only one of the two sources has. The
     share of set bits is f = 1 - C + C (1 - A) (1 - B), where C = e^(-k c/m) and A and B likewise,
-    and the rate is f^k (exactly in the standard layout, approximately in the blocked one). That is
-    more than the (1 - C)^k of only the common keys, and no more than the rate of any source.
+    and the rate is f^k in the standard layout, and about f^k in the blocked one. That is more than
+    the (1 - C)^k of the common keys alone, and no more than the rate of any source.
 
     Bits that coincide by chance look like keys. `keys_added` and `approx_count` of the result are
     computed from its set bits, so they are too high, and more so the fuller the sources are. After
