@@ -227,7 +227,7 @@ class LockTimeoutError(MmbloomError, TimeoutError):
     def __init__(self, path: str, seconds: float, lock: str = "the write lock") -> None:
         super().__init__(
             f"{path}: {lock} was held by others for {seconds:g} s; "
-            "try again, or set a longer lock timeout"
+            "try again, or allow a longer lock timeout"
         )
         self.path, self.seconds, self.lock = path, seconds, lock
 

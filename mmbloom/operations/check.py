@@ -617,8 +617,8 @@ def _header_of(
         if getattr(header.params, field) != getattr(params, field):
             there, given = spelled(header.params, field), spelled(params, field)
             said = (
-                f"its header is sound and has {field} {there}, but params has {given}: repair it "
-                "without params, or with this filter's own"
+                f"its header is sound and has {field} {there}, but params have {given}: repair it "
+                "without params, or with the filter's own"
             )
             raise ParameterMismatchError(damaged.path, field, there, given, said)
     return header, wrong

@@ -220,7 +220,9 @@ def test_access_list_stays_with_the_file(file: str) -> None:
     except OSError:
         pytest.skip("this file system has no access control lists")
     with BloomFilter.open(file, resident=True) as seen:
-        with pytest.warns(ReservationWarning, match="its access control list cannot be given"):
+        with pytest.warns(
+            ReservationWarning, match="a copy there cannot have its access control list"
+        ):
             seen.add("x")
         assert not seen.info().resident
     assert copies() == []

@@ -125,5 +125,5 @@ def test_windows_is_refused_in_one_line() -> None:
         )
         assert done.returncode == 1
         last = done.stderr.splitlines()[-1]
-        assert last.startswith("ImportError: mmbloom runs on Linux and macOS, and not on Windows")
+        assert last.startswith("ImportError: mmbloom runs on Linux and macOS; on Windows, ")
         assert "WSL" in last
