@@ -32,7 +32,7 @@ class FilterInfo:
     uuid : str
         Identity of the filter, 32 hexadecimal digits.
     created_ns, flushed_ns : int
-        Unix times in nanoseconds; `flushed_ns` is 0 if the filter was never flushed.
+        Unix times in nanoseconds; the second is 0 if the filter was never flushed.
     file_bytes : int
         Size of the file.
     capacity, error_rate, layout, num_bits, num_hashes, blocks_per_key, hash, seed
@@ -43,13 +43,13 @@ class FilterInfo:
     positions_set : int
         Number of bits that are 1, or of counters that are not 0.
     fill_ratio : float
-        `positions_set` divided by `num_bits`.
+        positions_set / num_bits.
     approx_count : int
         Estimated number of distinct keys, from the set bits.
     current_error_rate : float
         False-positive rate to expect now.
     past_plan : bool
-        Whether the filter is past its capacity: `current_error_rate` is then above `error_rate`.
+        Whether the filter is past its capacity: its error rate is then above the planned one.
     unfinished_batches : int
         Batches begun and not done, because writers are at work or were killed. The filter is still
         valid; its counters may lag behind until `BloomFilter.recount`.

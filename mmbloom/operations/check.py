@@ -98,7 +98,7 @@ class Verification:
     positions_set : int
         Number of bits that are 1, or of counters that are not 0, as counted by `verify`.
     fill_ratio : float
-        `positions_set` divided by all positions.
+        Positions set divided by all positions.
     approx_count : int
         Estimated number of distinct keys.
     capacity : int
@@ -150,7 +150,7 @@ class Verification:
 
     @property
     def ok(self) -> bool:
-        """Whether the filter is sound: there are no `problems`."""
+        """Whether the filter is sound: it has no problems."""
         return not self.problems
 
     def as_dict(self) -> dict[str, object]:

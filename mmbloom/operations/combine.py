@@ -399,7 +399,7 @@ class Similarity:
     union_count : int
         Keys that at least one of the filters has.
     jaccard : float
-        `common_count` divided by `union_count`, from 0 to 1; for two empty filters, 1.
+        Common keys divided by all keys of both, from 0 to 1; for two empty filters, 1.
 
     Examples
     --------
