@@ -62,7 +62,7 @@ _REFUSED = {
     "+vl": ("list views", "flatten it"),
     "+vL": ("large list views", "flatten it"),
     "+w": ("fixed-size lists", "flatten it"),
-    "+s": ("structs, or a table", "pass one column"),
+    "+s": ("structs (or a table)", "pass one column"),
     "+m": ("maps", "pass its keys or its values"),
     "+u": ("unions", "pass one of its children"),
     "+r": ("run-end encoded values", "decode it"),
@@ -112,11 +112,11 @@ def _checked_formats(kinds: tuple[Kind, ...]) -> tuple[str, ...]:
     """Return the formats of a column and its dictionary; raise if they hold no keys."""
     for kind in kinds:
         if kind.extension not in (None, *_TAKEN):
-            found = f"an Arrow column of the extension type {kind.extension}"
+            found = f"an Arrow column of the extension type {kind.extension} cannot hold keys"
             raise KeyTypeError(found, None, _STORED)
     formats = tuple(kind.format for kind in kinds)
     if len(formats) > 2:
-        raise KeyTypeError("an Arrow dictionary of dictionaries", None, "decode it")
+        raise KeyTypeError("a dictionary of dictionaries cannot hold keys", None, "decode it")
     if len(formats) == 2 and formats[0] not in _INTEGERS:
         raise ValueError(f"broken Arrow schema: dictionary indices of format {formats[0]!r}")
     last = formats[-1]
@@ -128,8 +128,8 @@ def _checked_formats(kinds: tuple[Kind, ...]) -> tuple[str, ...]:
         return formats
     for start, (found, advice) in _REFUSED.items():
         if last.startswith(start):
-            raise KeyTypeError(f"an Arrow column of {found}", None, advice)
-    raise KeyTypeError(f"an Arrow column of format {last!r}", None, _CAST)
+            raise KeyTypeError(f"an Arrow column of {found} cannot hold keys", None, advice)
+    raise KeyTypeError(f"an Arrow column of format {last!r} cannot hold keys", None, _CAST)
 
 
 def _read_array(array: Node, formats: tuple[str, ...]) -> tuple[KeyBatch, Valid]:
