@@ -1,29 +1,38 @@
 """A memory-mapped, persistent Bloom filter that processes share.
 
-Use::
+Start with::
 
-    BloomFilter          for keys in one file
-    CountingBloomFilter  for keys that are removed again
-    GrowingFilter        for an unknown number of keys
-    RotatingFilter       for keys of the last days
-    Sieve                for URLs that wait to be visited
-    open                 for whichever filter is at a path
-    open_or_create       for a filter that is created on the first run, and may have grown since
-    sizing               for how large a filter should be
-    dedup_files          for each line of files once
+    seen = mmbloom.open_or_create("seen.bloom", capacity=1_000_000, error_rate=1e-6)
+    seen.add("a")  # True: it is new
+    "a" in seen  # True
+    seen.add_many(["a", "b"])  # array([False,  True])
+    seen.close()
+
+The names, and what each is for::
+
+    open_or_create       a filter that is created on the first run, and may have grown since
+    open                 whichever filter is at a path
+    BloomFilter          keys in one file
+    CountingBloomFilter  keys that can be removed again
+    GrowingFilter        an unknown number of keys
+    RotatingFilter       keys of the last days
+    Sieve                URLs that wait to be visited
+    dedup_files          each line of files once
     copy, merge, intersect, compare, verify, repair, grow
-                         for whole filters, by path
+                         whole filters, by path
     import_guava, export_guava
-                         for files of Guava's BloomFilter
-    columns              for keys of several columns
-    hash_many            for keys that are hashed once for several filters
+                         files of Guava's BloomFilter
+    columns              keys of several columns
+    hash_many            keys that are hashed once for several filters
+    sizing               how large a filter should be
 
-``help(mmbloom.BloomFilter)`` describes one of them, and ``dir(mmbloom)`` lists all names. The
-modules ``lines``, ``rows`` and ``dedup`` read logs and CSV; ``scrapy``, ``dask`` and ``spark`` are
-for those libraries. ``help(mmbloom.errors)`` describes the errors, each of which is here too.
+``help(mmbloom.BloomFilter)`` describes one of them, and ``dir(mmbloom)`` lists all names.
+``help(mmbloom.errors)`` describes the errors, which are also here. The modules
+``mmbloom.logs.lines``, ``rows`` and ``dedup`` read logs and CSV; ``mmbloom.crawl.scrapy``,
+``mmbloom.cluster.dask`` and ``mmbloom.cluster.spark`` are for those libraries.
 
-Names that begin with an underscore are the package's own. The map, lowest first; a package imports
-only those above it in this table.
+Names that begin with an underscore are private. The packages, lowest first; each imports only those
+above it in this table.
 
 ============  ==========================================================
 package       one idea

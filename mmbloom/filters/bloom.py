@@ -252,8 +252,8 @@ class BloomFilter(SingleKeys, FileFilter):
     A key is bytes (or bytearray, memoryview), a str, which stands for its UTF-8, an int (or any
     numpy integer), which stands for its 8-byte little-endian two's complement (-1 and 2**64 - 1
     are the same key), or a tuple of these (`mmbloom.columns`), which equals no other key. A key
-    that was added is always found. A key that was not added is found at the error rate, and a key
-    of the `exclusions` never.
+    that was added is always found. Of the keys that were not added, a share is found by mistake, at
+    most the error rate until the capacity is reached. A key of the `exclusions` is never found.
 
     Any thread may call any method, and any number of processes may have the file open. Writes
     exclude each other. Readers take no lock, and can at worst miss a key whose add has not
