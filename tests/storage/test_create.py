@@ -109,7 +109,7 @@ def test_how_to_open_what_is_there(tmp_path: Path) -> None:
         with pytest.raises(FileExistsError) as caught:
             cls.create(path, 10)
         (note,) = caught.value.__notes__
-        assert note.startswith("with exist_ok=True")
+        assert note.startswith("pass exist_ok=True")
         assert "exist_ok" not in str(caught.value)
         cls.create(path, 10, exist_ok=True).close()
 

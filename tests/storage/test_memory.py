@@ -145,7 +145,7 @@ def test_zeros_are_written_in_aligned_pieces(
     [
         ({"reserve": "zero"}, "reserve is 'zero', expected 'zeros' or 'fallocate'"),
         ({"lock_timeout": float("nan")}, "lock_timeout is nan"),
-        ({"lock_timeout": "5"}, "lock_timeout is '5', expected seconds, or None"),
+        ({"lock_timeout": "5"}, "lock_timeout is '5', expected seconds or None"),
         ({"threads": 0}, "threads is 0, expected 1 or more"),
         ({"threads": -1}, "threads is -1, expected 1 or more"),
     ],
