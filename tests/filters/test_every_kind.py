@@ -187,7 +187,7 @@ WRONG_OPTIONS: list[tuple[dict[str, Any], Any, str]] = [
     ({"clok": 7}, TypeError, "clok"),
     ({"lock_timeout": "soon"}, TypeError, "lock_timeout is 'soon'"),
     *(
-        ({"lock_timeout": seconds}, ValueError, "lock_timeout is .*, expected seconds from 0")
+        ({"lock_timeout": seconds}, ValueError, "lock_timeout is .*, expected 0 or more seconds")
         for seconds in (-5, -0.001, float("nan"), float("-inf"))
     ),
     ({"on_full": "rise"}, ValueError, "on_full is 'rise', expected 'warn', 'raise' or"),
