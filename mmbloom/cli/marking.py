@@ -246,7 +246,7 @@ def add(args: argparse.Namespace) -> int:
     return OK
 
 
-_WHY_FILES = "keys share bits, so none can be cleared; make a filter with create --counting"
+_WHY_FILES = "keys share bits, so no bit can be cleared; make a filter with create --counting"
 
 
 def remove(args: argparse.Namespace) -> int:

@@ -55,7 +55,7 @@ class OpenOptions:
             raise ValueError(f"resident is {self.resident!r}, expected True, False or 'auto'")
 
 
-OpenOptions.__init__.__qualname__ = "open"  # which an error about an unknown option names
+OpenOptions.__init__.__qualname__ = "create or open"  # for Python's error about an unknown option
 
 
 class OpenedWith(TypedDict, total=False):

@@ -310,7 +310,7 @@ def _parts(
 
 _WHY_FILES_TO_INTERSECT = (
     "a key may be in file 1 of one folder and in file 2 of another, and would be lost; \
-check the lines in one folder, and then the lines that this prints in the other"
+check the lines against one folder, and the lines that this prints against the other"
 )
 
 

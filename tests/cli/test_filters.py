@@ -90,7 +90,7 @@ def test_options_that_do_not_fit(growing: Path, tmp_path: Path) -> None:
 def test_nothing_can_be_removed(growing: Path) -> None:
     ended = inside("remove", growing, growing.parent / "lines")
     assert (ended.code, ended.out) == (3, b"")
-    assert "none can be cleared; make a filter with create --counting" in ended.err
+    assert "no bit can be cleared; make a filter with create --counting" in ended.err
     assert "name one of its files" not in ended.err
 
 

@@ -313,7 +313,7 @@ MAKE_NONE = [
     "repair nosuch f",
 ]
 NO_FOLDER_OF_FILTERS = "folder: is a folder, but not a growing or rotating filter"
-A_FOLDER = "a folder is there already; name a file to be made in it"
+A_FOLDER = "a folder is there already; name a file inside it"
 OTHER_SIZES = "expected 7: leave out -n and the options that go with it to use"
 # A command line, the exit code, and what is said.
 SAID: list[tuple[str, int, str]] = [

@@ -15,7 +15,9 @@ from pages import DOCS
 
 import mmbloom
 
-MESSAGES = re.findall(r"^\| `(.+?)` \|", (DOCS / "errors.md").read_text("utf-8"), re.MULTILINE)
+MESSAGES: list[str] = re.findall(
+    r"^\| `(.+?)` \|", (DOCS / "errors.md").read_text("utf-8"), re.MULTILINE
+)
 
 COMMANDS = [
     "dedup new.bloom lines",

@@ -1,4 +1,4 @@
-"""The script of docs/cron.md that runs a day again: killed at each step, and then run once more."""
+"""The script of docs/retries.md that runs a day again: killed at each step, then run once more."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from mmbloom import BloomFilter, RotatingFilter, grow
 
 pytestmark = pytest.mark.slow
 
-(SECTION,) = [block for block in blocks(DOCS / "cron.md", "sh") if "run-day" in block]
+(SECTION,) = [block for block in blocks(DOCS / "retries.md", "sh") if "run-day" in block]
 LINES = SECTION.partition("<<'SCRIPT'\n")[2].partition("SCRIPT\n")[0].splitlines()
 STEPS = range(LINES.index("flock 9"), len(LINES))
 KNOWN, DENIED = range(100), 7

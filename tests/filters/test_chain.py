@@ -16,7 +16,7 @@ from folders import Grow as Create
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
 from mmbloom.errors import ReadOnlyError
-from mmbloom.filters.options import OpenOptions
+from mmbloom.filters.options import OpenedWith, OpenOptions
 from mmbloom.format.folder import GrowthPlan, PeriodPlan
 from mmbloom.sizing import Layout
 
@@ -27,12 +27,11 @@ def test_options_are_those_of_a_file() -> None:
     """A folder takes the keywords of `BloomFilter.open`, with their defaults."""
     options = dict(inspect.signature(BloomFilter.open).parameters)
     del options["path"]
-    assert [*options] == [field.name for field in fields(OpenOptions)]
-    for function in (GrowingFilter.open, RotatingFilter.open):
-        assert options.items() <= inspect.signature(function).parameters.items()
+    defaults = {name: parameter.default for name, parameter in options.items()}
+    assert defaults == {field.name: field.default for field in fields(OpenOptions)}
+    assert options.items() <= inspect.signature(GrowingFilter.open).parameters.items()
     del options["mode"]
-    for maker in (GrowingFilter.create, RotatingFilter.create):
-        assert options.items() <= inspect.signature(maker).parameters.items()
+    assert [*OpenedWith.__annotations__] == [*options]
 
 
 def test_a_file_of_it_is_read_only_by_itself(grow: Create, folder: Path) -> None:

@@ -123,7 +123,7 @@ def test_whole_filters_are_read_where_they_are(
     for name in ("copy", "merged"):
         with BloomFilter.open(tmp_path / name, "r") as made:
             assert missing(made, NEW) == 0
-    said = "from which this one was copied: the file is used as it was last flushed"
+    said = "the file this one was copied from; the file is used as of its last flush"
     with pytest.warns(MmbloomWarning, match=said):
         stale = BloomFilter.open(tmp_path / "stale")
     with stale:
