@@ -85,7 +85,7 @@ GROWN = {
     "sieve.md": ["seen.bloom"],
     "urls.md": ["seen.bloom"],
 }
-# One grows its filter itself; the other needs a library that no extra has.
+# No program that runs twice; one that grows its filter itself; one about a cache.
 NOT_AGAIN = {"errors.md", "growing.md", "hugging-face.md"}
 
 
