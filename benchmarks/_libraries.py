@@ -22,7 +22,9 @@ class Mmbloom(Library):
         return BloomFilter.create(path, capacity, rate)
 
     def create_like(self, bloom: Any, path: str) -> Any:
-        return bloom.copy_empty(path)
+        from mmbloom import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter.create(path, like=bloom)
 
     def open(self, path: str) -> Any:
         from mmbloom import BloomFilter  # noqa: PLC0415

@@ -8,7 +8,6 @@ from __future__ import annotations
 import operator
 import os
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -293,48 +292,6 @@ class BloomFilter(SingleKeys, FileFilter):
     def _shelf_of(self, path: str, options: OpenOptions) -> OneFile:
         return GrowableFile(self._open_file(path, options), options)
 
-    def copy_empty(self, path: Path, *, permissions: int = OWNER_ONLY) -> BloomFilter:
-        """Create an empty filter with the parameters, hash and seed of this one, and open it.
-
-        The two can be united, intersected and compared.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Where to create it.
-        permissions : int, default 0o600
-            Mode bits of the file.
-
-        Returns
-        -------
-        BloomFilter
-            Opened for writing, and otherwise with the same options as this one.
-
-        Raises
-        ------
-        FileExistsError
-            If the path exists.
-        OSError
-            If the disk space cannot be reserved (ENOSPC), or for any other error of the system.
-
-        Examples
-        --------
-        >>> import tempfile, os
-        >>> folder = tempfile.mkdtemp()
-        >>> with (
-        ...     BloomFilter.create(os.path.join(folder, "a"), capacity=1000) as a,
-        ...     a.copy_empty(os.path.join(folder, "b")) as b,
-        ... ):
-        ...     print(a.params == b.params, a.add("x"), "x" in b)
-        ...     b |= a
-        ...     print("x" in b, a.common_count(b))
-        True True False
-        True 1
-        """
-        options = asdict(self._options)
-        del options["mode"]  # what is made is to be filled
-        return self.create(path, like=self, permissions=permissions, **options)
-
     def union_update(self, other: BloomFilter | Path) -> None:
         """Add all keys of another filter.
 
@@ -395,7 +352,7 @@ class BloomFilter(SingleKeys, FileFilter):
         Parameters
         ----------
         other : BloomFilter, str or path-like
-            A filter with equal parameters, hash and seed (`copy_empty`), or its path.
+            A filter with equal parameters, hash and seed (``create(..., like=)``), or its path.
 
         Returns
         -------

@@ -60,7 +60,7 @@ def test_as_one_by_one(
     rng = random.Random(seed)
     with (
         BloomFilter.create(tmp_path / "few", 5000, rate, layout=layout, hash=name) as few,
-        few.copy_empty(tmp_path / "one") as one,
+        BloomFilter.create(tmp_path / "one", like=few) as one,
     ):
         for _ in range(40):
             keys = some_keys(rng)
@@ -147,7 +147,7 @@ def test_arrays_and_lists(tmp_path: Path, form: str, name: HashName) -> None:
     keys = ARRAYS[form]
     with (
         BloomFilter.create(tmp_path / "few", 5000, hash=name) as few,
-        few.copy_empty(tmp_path / "one") as one,
+        BloomFilter.create(tmp_path / "one", like=few) as one,
     ):
         look(few)
         one.add("looked")

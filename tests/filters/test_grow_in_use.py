@@ -348,7 +348,7 @@ def test_a_union_as_the_first_write_after_it_has_grown(tmp_path: Path) -> None:
     path = full(tmp_path / "seen")
     with (
         BloomFilter.open(path, lock_timeout=0.1) as seen,
-        seen.copy_empty(tmp_path / "alike") as alike,
+        BloomFilter.create(tmp_path / "alike", like=seen) as alike,
     ):
         alike.add_many(range(100, 200))
         grow(path)
@@ -521,7 +521,7 @@ def test_what_is_about_one_file_is_refused_then(tmp_path: Path) -> None:
     path = tmp_path / "seen"
     with (
         BloomFilter.create(path, 100, 1e-9, on_full="grow") as seen,
-        seen.copy_empty(tmp_path / "alike") as alike,
+        BloomFilter.create(tmp_path / "alike", like=seen) as alike,
     ):
         seen.union_update(alike)
         seen.add_many(range(300))

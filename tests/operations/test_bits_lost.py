@@ -14,14 +14,14 @@ HEADER_BYTES = 4096
 
 def unite(source: Path, made: Path) -> None:
     """Add the keys of the source to a new filter."""
-    with BloomFilter.open(source, "r") as other, other.copy_empty(made) as united:
+    with BloomFilter.open(source, "r") as other, BloomFilter.create(made, like=other) as united:
         united.union_update(other)
 
 
 def merge_second(source: Path, made: Path) -> None:
     """Merge it with an empty filter that comes first."""
     with BloomFilter.open(source, "r") as other:
-        other.copy_empty(made.with_suffix(".empty")).close()
+        BloomFilter.create(made.with_suffix(".empty"), like=other).close()
     merge(made, [made.with_suffix(".empty"), source])
 
 

@@ -116,7 +116,7 @@ def test_whole_filters_are_read_where_they_are(
     mmbloom.copy(file, tmp_path / "copy")
     mmbloom.merge(tmp_path / "merged", [file, file])
     assert mmbloom.verify(file, keys=NEW).ok
-    with seen.copy_empty(tmp_path / "more") as more:
+    with BloomFilter.create(tmp_path / "more", like=seen) as more:
         more.union_update(file)
         assert missing(more, NEW) == 0
     shutil.copy(file, tmp_path / "stale")
