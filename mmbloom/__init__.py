@@ -8,41 +8,41 @@ Start with::
     seen.add_many(["a", "b"])  # array([False,  True])
     seen.close()
 
-The names, and what each is for::
+The main names::
 
-    open_or_create       a filter that is created on the first run, and may have grown since
-    open                 whichever filter is at a path
-    BloomFilter          keys in one file
-    CountingBloomFilter  keys that can be removed again
-    GrowingFilter        an unknown number of keys
-    RotatingFilter       keys of the last days
-    Sieve                URLs that wait to be visited
-    dedup_files          each line of files once
+    open_or_create       opens a filter, or creates it on the first run
+    open                 opens a filter of any kind
+    BloomFilter          a filter in one file
+    CountingBloomFilter  a filter whose keys can be removed again
+    GrowingFilter        a filter for an unknown number of keys
+    RotatingFilter       a filter that forgets keys after some days or hours
+    Sieve                a queue of URLs to visit, which accepts each URL once
+    dedup_files          writes each line of some files once
     copy, merge, intersect, compare, verify, repair, grow
-                         whole filters, by path
+                         work on whole filters, by path
     import_guava, export_guava
-                         files of Guava's BloomFilter
-    columns              keys of several columns
-    hash_many            keys that are hashed once for several filters
-    sizing               how large a filter should be
+                         read and write files of Guava's BloomFilter
+    columns              makes keys of several columns
+    hash_many            hashes keys once for several filters
+    sizing               computes how large a filter should be
 
 ``help(mmbloom.BloomFilter)`` describes one of them, and ``dir(mmbloom)`` lists all names.
-``help(mmbloom.errors)`` describes the errors, which are also here. The modules
-``mmbloom.logs.lines``, ``rows`` and ``dedup`` read logs and CSV; ``mmbloom.crawl.scrapy``,
+``help(mmbloom.errors)`` describes the errors, which are also names of this package. The
+modules ``mmbloom.logs.lines``, ``rows`` and ``dedup`` read logs and CSV; ``mmbloom.crawl.scrapy``,
 ``mmbloom.cluster.dask`` and ``mmbloom.cluster.spark`` are for those libraries.
 
-Names that begin with an underscore are private. The packages, lowest first; each imports only those
-above it in this table.
+Names that begin with an underscore are private. Each package imports only those above it in this
+table.
 
 ============  ==========================================================
-package       one idea
+package       purpose
 ============  ==========================================================
 errors        the exception tree
-_system       what machine, system and interpreter provide; all that systems differ in
-sizing        how large: keys and error rate to bits and hashes, and back
-format        the promise: all that a second implementation must match
+_system       what machine, system and interpreter provide, and how systems differ
+sizing        from capacity and error rate to bits and hashes, and back
+format        the file format: what a second implementation must match
 _engine       the kernels: hash, test, claim, commit; lines and their keys
-_keys         the border: whatever a caller passes becomes a batch
+_keys         turns whatever a caller passes into a batch of keys
 _storage      one file on the disk, and the lock that guards it
 operations    whole filters, by path: copy, merge, verify, repair and others
 filters       an open filter, of one file or of several

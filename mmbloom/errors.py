@@ -3,34 +3,34 @@
 ::
 
     MmbloomError (Exception)
-    |-- FormatError (ValueError)              the file is not a valid filter
-    |   |-- NoFilterError                     it does not even begin like one
-    |   |-- DamagedHeaderError                the header's checksum is wrong: see `repair`
-    |   |-- OtherKindError                    a filter, but for another class
-    |   `-- NewerFormatError                  a filter made by a later mmbloom
-    |-- ParameterMismatchError (ValueError)   the existing filter has other parameters
-    |-- IncompatibleFiltersError (ValueError)      filters that cannot be combined
-    |-- FileChangedError (RuntimeError)       the file was replaced, resized or removed
+    |-- FormatError (ValueError)               the file is not a valid filter
+    |   |-- NoFilterError                      it does not even begin like one
+    |   |-- DamagedHeaderError                 the header's checksum is wrong: see `repair`
+    |   |-- OtherKindError                     a filter, but for another class
+    |   `-- NewerFormatError                   a filter made by a later mmbloom
+    |-- ParameterMismatchError (ValueError)    the existing filter has other parameters
+    |-- IncompatibleFiltersError (ValueError)  filters that cannot be combined
+    |-- FileChangedError (RuntimeError)        the file was replaced, resized or removed
     |-- ReadOnlyError (io.UnsupportedOperation)
     |-- ClosedFilterError (ValueError)
-    |-- LockTimeoutError (TimeoutError)       another writer kept the lock
-    |-- ReentryError (RuntimeError)           the thread already holds the lock
-    |-- DurabilityError (OSError)             a flush failed: unflushed keys may be lost
-    |-- CommitConflictError (RuntimeError)    another run has committed this generation
-    |-- LostBitsError (RuntimeError)          keys just added are not found
-    |-- FilterFullError (RuntimeError)        a batch would exceed the capacity
-    |-- NetworkFileSystemError (OSError)      two hosts would lose each other's bits
-    |-- KeyTypeError (TypeError)              a type that cannot be a key
-    |-- KeyEncodingError (ValueError)         a str that UTF-8 cannot encode
-    |-- InputError (ValueError)               an input is damaged, cut off, or has no lines
-    |-- MissingLibraryError (ImportError)     an extra is not installed
-    |-- ColumnError (ValueError)              a CSV column is missing, or there twice
-    `-- OpenQuoteError (ValueError)           a CSV row that never ends
+    |-- LockTimeoutError (TimeoutError)        another writer kept the lock
+    |-- ReentryError (RuntimeError)            the thread already holds the lock
+    |-- DurabilityError (OSError)              a flush failed: unflushed keys may be lost
+    |-- CommitConflictError (RuntimeError)     another run has committed this generation
+    |-- LostBitsError (RuntimeError)           keys just added are not found
+    |-- FilterFullError (RuntimeError)         a batch would exceed the capacity
+    |-- NetworkFileSystemError (OSError)       two hosts would lose each other's bits
+    |-- KeyTypeError (TypeError)               a type that cannot be a key
+    |-- KeyEncodingError (ValueError)          a str that UTF-8 cannot encode
+    |-- InputError (ValueError)                an input is damaged, cut off, or has no lines
+    |-- MissingLibraryError (ImportError)      an extra is not installed
+    |-- ColumnError (ValueError)               a CSV column is missing or duplicated
+    `-- OpenQuoteError (ValueError)            a CSV row that never ends
 
     MmbloomWarning (UserWarning)
-    |-- CapacityWarning                       more keys than the filter's capacity
-    |-- EngineWarning                         the compiled engine is not available
-    `-- ReservationWarning                    this file system cannot reserve disk space
+    |-- CapacityWarning                        more keys than the filter's capacity
+    |-- EngineWarning                          the compiled engine is not available
+    `-- ReservationWarning                     this file system cannot reserve disk space
 
 Each error has a builtin exception as its second base, so that code which does not know mmbloom can
 catch it. Details are attributes, and errors can be pickled between processes. A full disk, a
@@ -160,7 +160,7 @@ class IncompatibleFiltersError(MmbloomError, ValueError):
         said = ", ".join(f"{field} {here} and {there}" for field, here, there in differences)
         super().__init__(
             f"{path} and {other}: cannot be combined, because their parameters differ: {said}; "
-            "create one of them with like= (--like) the other"
+            "create one of them like the other, with like= (--like)"
         )
         self.path, self.other, self.differences = path, other, differences
 
@@ -326,8 +326,8 @@ class FilterFullError(MmbloomError, RuntimeError):
     path : str
         The file, the folder, or the state of a cluster.
     keys : int
-        Estimated number of keys in the filter. For a run on a cluster, a lower estimate that
-        includes the keys of the run.
+        Estimated number of keys in the filter. For a run on a cluster, an estimated minimum
+        that includes the keys of the run.
     capacity : int
         The filter's capacity; for a `RotatingFilter`, its capacity per period.
     fits : int or None
@@ -457,7 +457,7 @@ class MissingLibraryError(MmbloomError, ImportError):
 
 
 class ColumnError(MmbloomError, ValueError):
-    """A requested column is missing from the header of a CSV file, or is there twice."""
+    """A requested column is missing from the header of a CSV file, or appears twice."""
 
 
 class OpenQuoteError(MmbloomError, ValueError):

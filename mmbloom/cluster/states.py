@@ -472,7 +472,7 @@ class Run:
     def note(self, part: int) -> None:
         """Record that a part of the output is computed, for engines that may compute only some.
 
-        All slices can be written although nobody received all rows: Dask computes only what is
+        All slices can be written before all rows are computed: Dask computes only what is
         requested, and the first rows of a frame need every slice but only one partition.
 
         Parameters
@@ -491,11 +491,11 @@ class Run:
     def commit(self, parts: int = 0) -> None:
         """Commit this run, so that its slices become the state; call it once its rows are written.
 
-        Calling it again is safe, also after a network error that left it unclear whether the commit
+        Calling it again is safe, even after a network error that left it unclear whether the commit
         succeeded. A commit removes all but the newest two generations, and the files of uncommitted
         runs. With ``on_full="warn"`` it warns (`CapacityWarning`) if the filter has more keys than
-        its capacity, and therefore reports new rows as seen. If warnings are turned into errors,
-        nothing is committed.
+        its capacity, and therefore reports new rows as seen. If that warning is turned into
+        an error, nothing is committed.
 
         Parameters
         ----------
@@ -671,8 +671,8 @@ class FirstSeen:
         The run that `commit` commits. Its `repeats` is True if the generation is already committed;
         its `discard` removes what the tasks have written, if you drop the rows.
     parts : int
-        How many parts of the rows are recorded as they are computed. Without all of them the commit
-        is refused.
+        Number of parts of the rows that are recorded when they are computed. The commit is refused
+        unless all of them are.
 
     Notes
     -----

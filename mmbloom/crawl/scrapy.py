@@ -179,7 +179,7 @@ class BloomDupeFilter(_FileDupeFilter):
         Raises
         ------
         ValueError, OSError, FormatError, ParameterMismatchError
-            If the settings do not allow it.
+            If a setting is missing or wrong, or the filter cannot be created or opened.
         """
         self._claimed, self._locked = {}, False
         super().open()

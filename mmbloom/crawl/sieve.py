@@ -117,7 +117,8 @@ class Sieve(Generic[Url]):
     ValueError
         If the queue has a `maxlen`: when full it would drop URLs that are marked as seen.
     TypeError
-        If the queue does not have all of these. A list, for example, has no `popleft`.
+        If the queue does not have `append`, `popleft`, a length and iteration. A list, for example,
+        has no `popleft`.
 
     Notes
     -----
@@ -268,7 +269,7 @@ class Sieve(Generic[Url]):
         """Visit the URL that has waited longest, and remove it only if the block succeeds.
 
         If the block raises, or the process dies within it, the URL keeps its place in the queue.
-        Catch errors that must not stop the crawl inside the block. In an asyncio task use
+        Inside the block, catch errors that must not stop the crawl. In an asyncio task use
         ``async with``: other tasks can then run while it waits for the filter's lock.
 
         Returns

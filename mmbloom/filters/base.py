@@ -66,15 +66,15 @@ def _instead(way: str) -> Any:
 
 
 class Filter(ABC):
-    """An open Bloom filter, whatever it is made of.
+    """An open Bloom filter of any kind; the base class of all filter classes.
 
-    The base of `BloomFilter`, `CountingBloomFilter`, `GrowingFilter` and `RotatingFilter`, whose
-    ``create`` makes one and whose ``open`` opens one; `mmbloom.open` opens whichever is at a
-    path. A ``with`` block closes it.
+    To get one, call ``create`` or ``open`` of `BloomFilter`, `CountingBloomFilter`,
+    `GrowingFilter` or `RotatingFilter`. `mmbloom.open` chooses the class by what is at the path.
+    A ``with`` block closes the filter.
 
     Notes
     -----
-    A batch is handled in chunks of up to a million keys, each of which takes the write lock once.
+    A batch is split into chunks of up to a million keys, and each chunk takes the write lock once.
     An answer never depends on how large a batch is, on the engine or on the number of threads.
     """
 
@@ -163,7 +163,8 @@ class Filter(ABC):
         """How keys are made from lines, as options of the commands; None if not recorded.
 
         For example "whole lines", or "-k 1,3 -t ,". It is recorded by the first command that adds
-        lines, or by `mmbloom.logs.dedup.dedup`. Other calls add keys, not lines.
+        lines, or by `mmbloom.logs.dedup.dedup`. Calls such as `add`
+        take keys, not lines, and do not record it.
         """
         return self._shelf.ask(key_rule_of)
 
@@ -224,8 +225,8 @@ class Filter(ABC):
     def close(self) -> None:
         """Unmap the files and release everything; closing twice is fine.
 
-        It does not flush, with one exception: if the array is in shared memory, the last writer
-        writes it to the file, and forces the file to the disk.
+        It does not flush, with one exception: if the array is in shared memory, the last writer to
+        close the filter writes the array to the file, and forces the file to the disk.
 
         Raises
         ------
@@ -299,9 +300,10 @@ class Filter(ABC):
         threads : int, optional
             Number of threads that a call may use, including the caller's; by default one for each
             core that the process may use, and at most 64. Each thread gets at least 32,768 keys, so
-            a batch of fewer than 65,536 starts none; each chunk of a column counts separately. In
-            large arrays, several threads also add and remove (docs/large-filters.md). The numpy
-            engine uses one thread. Answers do not depend on the number of threads.
+            a batch of fewer than 65,536 uses only the caller's; each chunk of an Arrow column
+            counts separately. Threads share hashing and queries, and in large arrays also adding
+            and removing (docs/large-filters.md). The numpy engine uses one thread. Answers do not
+            depend on the number of threads.
         preload : bool, default False
             Read the whole file into memory first, so that no key waits for the disk.
         verify_after_add : bool, default False
@@ -316,11 +318,11 @@ class Filter(ABC):
             `grow`, even while other processes have it open. A `GrowingFilter` is never full; a
             `RotatingFilter` is full while its period has more keys than its capacity.
         resident : {"auto", True, False}, default "auto"
-            Whether to keep the array in shared memory, where no key waits for the disk. It is
-            written to the file by `flush` and `close`, and some minutes after the last write to the
-            file. "auto" does this after 50,000 new keys, for files so large that the kernel would
-            make writers wait. Counting filters are never kept in shared memory, and neither is any
-            filter outside Linux. See docs/large-filters.md.
+            Whether to keep the array in shared memory, where no key waits for the disk. `flush`
+            and `close` write it to the file, and so do calls that add keys, piece by piece, about
+            every five minutes. "auto" moves the array there after 50,000 new keys, for files so
+            large that the kernel would make writers wait. Counting filters are never kept in shared
+            memory, and neither is any filter outside Linux. See docs/large-filters.md.
 
         Returns
         -------
@@ -331,7 +333,7 @@ class Filter(ABC):
         ------
         FormatError
             If it is not a valid filter, or is one for another class; or if a file of a folder is
-            missing, or is not the file that the manifest names.
+            missing, or is not the one that the folder's manifest names.
         OSError
             If it cannot be opened.
         """
@@ -458,8 +460,8 @@ class Filter(ABC):
             column becomes a list.
         nulls : {"error", "skip"}, default "error"
             Whether a null is an error or is skipped: it then adds nothing, and its answer is False.
-            Nulls are None, a masked item of an array and a null of a column; among objects also nan
-            and pandas' NA and NaT.
+            Nulls are None, a masked item of an array and a null of a column; in lists and arrays of
+            objects, also nan and pandas' NA and NaT.
 
         Returns
         -------
@@ -476,8 +478,8 @@ class Filter(ABC):
             If the filter cannot be written. Chunks before the error stay added.
         FilterFullError
             If the batch would take the filter past its capacity, and it was opened with
-            ``on_full="raise"``: nothing is added. By default there is a `CapacityWarning` instead,
-            once, also before anything is added.
+            ``on_full="raise"``: nothing is added. By default, a `CapacityWarning` is given
+            instead, once, before anything is added.
         FormatError, OSError
             If the exclusions file is damaged or cannot be read, or if a folder needs another file
             that cannot be made: nothing is added.
@@ -671,8 +673,8 @@ ClosedFilterError
     ) -> AbstractContextManager[object]:
         """Hold the write lock during several calls of this thread or task.
 
-        In an asyncio task, await nothing in the block that needs the filter: if another task of the
-        thread adds keys during the block, its call raises `ReentryError`.
+        In an asyncio task, do not await anything that needs the filter while you hold the lock: if
+        another task of the thread adds keys meanwhile, its call raises `ReentryError`.
 
         Parameters
         ----------
@@ -695,7 +697,7 @@ ClosedFilterError
         return self._shelf.section(self._shelf.timeout if timeout == "default" else timeout)
 
     clear = _instead(
-        "a filter is never emptied, because other processes may be using it: create a new one at "
+        "a filter cannot be emptied, because other processes may be using it: create a new one at "
         "another path and rename it over this one with os.replace()"
     )
     __or__ = _instead(
@@ -704,7 +706,7 @@ ClosedFilterError
     )
     __and__ = _instead(
         "an intersection is a new file, which needs a path: call mmbloom.intersect(path, "
-        "[one.path, other.path]), or BloomFilter.common_count to estimate its size"
+        "[one.path, other.path]), or BloomFilter.common_count to estimate the number of common keys"
     )
     __iter__ = _instead(
         "a filter keeps bits, not keys, so they cannot be listed: store them elsewhere"
@@ -712,16 +714,16 @@ ClosedFilterError
     __len__ = _instead("a filter does not count its keys exactly: use keys_added or approx_count")
 
     def __bool__(self) -> bool:
-        """Return True: whether a filter has keys is what `keys_added` says."""
+        """Return True, even if the filter is empty: for its number of keys, see `keys_added`."""
         return True
 
     def __eq__(self, other: object) -> bool:
-        """Return whether they are one object; raise `TypeError` for others but BloomFilters."""
+        """Return whether both are one object; raise `TypeError` if the other is another filter."""
         if self is other or not isinstance(other, Filter):
             return self is other
         raise TypeError(
-            f"a {type(self).__name__} and a {type(other).__name__} cannot be compared, only two "
-            "BloomFilters: compare .path to see whether they are one filter"
+            f"a {type(self).__name__} and a {type(other).__name__} cannot be compared: only two "
+            "BloomFilters can be; to find out whether both are the same filter, compare .path"
         )
 
     __hash__ = None  # type: ignore[assignment]

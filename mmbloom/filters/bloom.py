@@ -127,7 +127,7 @@ class FileFilter(Filter):
             "siphash" is safe for keys that strangers choose. "murmur3" is faster to compute and is
             what Guava uses, but whatever the seed, strangers can make keys that collide.
         like : open filter, optional
-            Copy all of the above from this filter, of any class.
+            Copy all of the above from this `BloomFilter` or `CountingBloomFilter`.
         permissions : int, default 0o600
             Mode bits of the file.
         exist_ok : bool, default False
@@ -139,8 +139,9 @@ class FileFilter(Filter):
             gigabyte, and no later key waits for its page. "fallocate" takes milliseconds, but the
             first key on each page of 4 KiB then takes some 7 microseconds: use it for filters that
             will hold far fewer keys than their capacity, or on slow disks. For files so large that
-            the kernel cannot keep their changed pages in memory (on most systems a tenth of it),
-            "fallocate" is always used: with zeros, a key would take tens of times as long.
+            the kernel does not keep all their changed pages in memory (on most systems, a tenth
+            of the memory), "fallocate" is always used: with "zeros", adding a key would take tens
+            of times as long.
         **options
             Those of `open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
             `verify_after_add`, `on_full`, `resident`.
@@ -157,7 +158,7 @@ class FileFilter(Filter):
         ParameterMismatchError
             If the existing file was made with other parameters.
         OSError
-            If the disk space cannot be reserved (ENOSPC), or for any other error of the system.
+            If the disk space cannot be reserved (ENOSPC), or on any other system error.
         ValueError, TypeError
             If a parameter is out of range, or missing.
         """
@@ -248,11 +249,14 @@ class BloomFilter(SingleKeys, FileFilter):
 
     Notes
     -----
-    A key is bytes (or bytearray, memoryview), a str, which stands for its UTF-8, an int (or any
-    numpy integer), which stands for its 8-byte little-endian two's complement (-1 and 2**64 - 1
-    are the same key), or a tuple of these (`mmbloom.columns`), which equals no other key. A key
-    that was added is always found. Of the keys that were not added, a share is found by mistake, at
-    most the error rate until the capacity is reached. A key of the `exclusions` is never found.
+    A key is bytes (or bytearray, memoryview), a str, an int (or any numpy integer), or a tuple of
+    these (`mmbloom.columns`). A str is the same key as its UTF-8 bytes. An int is the same key as
+    its 8 bytes in little-endian two's complement, so -1 and 2**64 - 1 are the same key. A tuple
+    equals no str or int, and no bytes except those that are built like it.
+
+    A key that was added is always found. A key that was not added may be found by mistake; up to
+    the capacity, the rate of such false positives is at most the error rate. A key of the
+    `exclusions` is never found.
 
     Any thread may call any method, and any number of processes may have the file open. Writes
     exclude each other. Readers take no lock, and can at worst miss a key whose add has not
@@ -415,14 +419,14 @@ class BloomFilter(SingleKeys, FileFilter):
     def issubset(self, other: BloomFilter | Path) -> bool:
         """Return whether the other filter finds every key that this one finds; ``self <= other``.
 
-        False is certain: this filter has a key that the other has not. True is not: the bits of a
-        key that only this filter has can all be set in the other by chance, with the probability
-        of a false positive there. It reads up to the first bit that only this filter has.
+        False is certain: this filter has a key that the other does not have. True is not: a key
+        that only this filter has may be a false positive of the other, which then has all its bits
+        set by chance. The files are read up to the first bit that is set only in this filter.
 
         Parameters
         ----------
         other : BloomFilter, str or path-like
-            As for `common_count`.
+            Same as for `common_count`.
 
         Returns
         -------
@@ -431,7 +435,7 @@ class BloomFilter(SingleKeys, FileFilter):
         Raises
         ------
         IncompatibleFiltersError, FormatError, FileChangedError, ClosedFilterError, OSError
-            As `common_count`.
+            Same as for `common_count`.
         """
         return none_set(source_of(self), source_of(other), lambda ours, theirs: ours & ~theirs)
 
@@ -443,7 +447,7 @@ class BloomFilter(SingleKeys, FileFilter):
         """Return whether two filters have equal parameters, hash, seed and bits.
 
         Such filters find the same keys, exclusions aside. Both files are read, up to the first
-        difference. Like a set, a filter has no hash.
+        difference. Like a set, a filter is not hashable.
         """
         if self is other or not isinstance(other, BloomFilter):
             return super().__eq__(other)

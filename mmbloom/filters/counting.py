@@ -69,8 +69,8 @@ class CountingBloomFilter(FileFilter):
 
         Only keys that are there are removed: a key that is repeated in the batch is removed at most
         as often as it was added. If the process is killed during the call, the batch may be removed
-        again: keys that are already gone are refused, and other keys are affected no more than by
-        removing a key twice.
+        again: keys that are already gone are refused, and the effect on other keys is no
+        worse than that of removing a key twice.
 
         Parameters
         ----------

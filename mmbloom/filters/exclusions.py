@@ -201,7 +201,7 @@ class Exclusions(AbstractSet[Any]):
     Every filter has this set as its `exclusions`. Its items are bytes, in the order in which they
     were added, and are stored in a text file that people can read and edit. The file is beside the
     filter (PATH.exclusions), or inside it if the filter is a folder (PATH/exclusions). Use it for
-    false positives that were noticed or must not happen: some hundreds of keys, at most 1 MiB.
+    false positives that were noticed or must not happen: a few hundred keys, at most 1 MiB.
 
     The filter never reports an excluded key as seen: `in` and `contains_many` return False, and
     `add`, `add_many` and `claim` return True every time, so `dedup` prints each of its lines. The
@@ -294,7 +294,7 @@ class Exclusions(AbstractSet[Any]):
             If the file belongs to a user that the filter does not trust, or if the filter belongs
             to another user, who would not trust a file of this process.
         OSError
-            If the disk is full, or for any other error of the system. The set is then unchanged,
+            If the disk is full, or on any other system error. The set is then unchanged,
             unless only the very last step failed: forcing the folder to the disk.
         """
         return self._change(keys, lambda listed, given: {**listed, **given})
@@ -304,7 +304,7 @@ class Exclusions(AbstractSet[Any]):
         return self.difference_update([coerce_one(key)]) > 0
 
     def difference_update(self, keys: Keys) -> int:
-        """Remove all of these keys, or none; return how many were excluded. Raises as `update`."""
+        """Remove all of these keys or none, and return how many; raises the errors of `update`."""
         return self._change(
             keys, lambda listed, given: {key: None for key in listed if key not in given}
         )
@@ -341,7 +341,7 @@ def _few(keys: Keys, path: str) -> dict[bytes, None]:
             room -= sum(map(len, islice(given, before, None))) + len(given) - before
             if room < 0:
                 raise ValueError(
-                    f"{path}: more keys than can be excluded, at most {MOST_BYTES} bytes; "
+                    f"{path}: these exclusions would take more than {MOST_BYTES} bytes; "
                     "instead of so many exclusions, make a filter with a lower error rate"
                 )
     return given

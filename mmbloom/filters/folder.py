@@ -52,7 +52,7 @@ class FolderFilter(Filter):
         return cls._created(path, make, arguments, exist_ok=exist_ok, check=check)
 
     def info(self) -> FolderInfo:
-        """Read everything that the folder says of itself."""
+        """Read everything the folder records about itself."""
         info: FolderInfo = super().info()
         return info
 

@@ -82,8 +82,8 @@ def grow(
     PermissionError
         If the file belongs to another user: the folder would have to belong to that user, too.
     OSError
-        If the system or file system cannot swap a folder and a file in one step, or for any other
-        error of the system. The file is then unchanged.
+        If the system or file system cannot swap a folder and a file in one step, or on any other
+        system error. The file is then unchanged.
 
     Examples
     --------

@@ -120,7 +120,7 @@ def open_or_create(
     FormatError
         If something else is at the path, for example a counting or rotating filter.
     OSError
-        If the disk space cannot be reserved (ENOSPC), or for any other error of the system.
+        If the disk space cannot be reserved (ENOSPC), or on any other system error.
     ValueError, TypeError
         If a parameter is out of range, or missing.
 

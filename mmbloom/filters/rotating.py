@@ -254,9 +254,9 @@ class RotatingFilter(SingleKeys, FolderFilter):
         FileExistsError
             If something is at the path and `exist_ok` is not set.
         ParameterMismatchError, FormatError
-            If what exists was made with other parameters, or is something else.
+            If the folder was created with other parameters, or something else is at the path.
         OSError
-            If the disk space cannot be reserved (ENOSPC), or for any other error of the system.
+            If the disk space cannot be reserved (ENOSPC), or on any other system error.
         ValueError, TypeError
             If a parameter is out of range.
         """

@@ -43,10 +43,10 @@ positions set, batches begun, batches done, and the time of the last flush (Unix
 Bytes 2088..2119 are used while the array is in shared memory. They are the boot id of the running
 kernel, and 16 random bytes, of which the first eight are not all 0. The array is then in the file
 ``/dev/shm/mmbloom-DEVICE-INODE-NAME``, at the same offset; the name consists of this file's device
-in hexadecimal, its inode, and the random bytes in hexadecimal. If the boot id is another one, or
-the first eight random bytes are 0, the array is in this file. These eight bytes are stored last and
-cleared first, each time with a single store. A writer compares them in each section of the write
-lock, and a reader in each query.
+in hexadecimal, its inode, and the random bytes in hexadecimal. If the boot id is not that of the
+running kernel, or the first eight random bytes are 0, the array is in this file. These eight bytes
+are stored last and cleared first, each time with a single store. A writer compares them in each
+section of the write lock, and a reader in each query.
 
 Key rule, bytes 2560..4095: how the keys of this filter were made from lines, as text to read and
 to compare. The first process that adds keys of lines writes all of these bytes once, under the

@@ -384,8 +384,8 @@ def dedup_files(
         capacity. The lines before that line are written and marked; that line and all after it are
         not. An input that was passed as an open file may have been read further.
     InputError
-        If an input is damaged, has no lines, or has another header than the output; or if none of
-        its lines has its key and ``empty`` is not given.
+        If an input is damaged, has no lines, or has another header than the output; or if ``empty``
+        is not given and the chosen field, column or member is missing in every line.
     MissingLibraryError
         If an input or output is compressed with zstd, and the extra is not installed.
     OSError

@@ -1,9 +1,9 @@
 """`verify` checks whether a filter is sound; `repair` makes a sound filter from a damaged one.
 
-`verify` checks all that the files can show. It reads them with `pread` and locks, maps and changes
-nothing: so it can check a live filter, and a file that may be anything. The array of a live filter
-has no checksum: a flipped bit is noticed only if it makes the counters differ, if the filter is a
-sealed copy, or if its keys are given. In a folder, the manifest and each file are checked.
+`verify` checks everything that the files can show. It reads them with `pread` and locks, maps and
+changes nothing, so it can check a filter in use, and a file with any content. The array of a filter
+in use has no checksum: a flipped bit is noticed only if it makes the counters differ, if the filter
+is a sealed copy, or if its keys are given. In a folder, the manifest and each file are checked.
 
 `repair` keeps every bit that it can read and invents none. Where bits may be missing, keys that
 were added may not be found, and the report says so: that filter has no guarantee left, and only
@@ -160,7 +160,7 @@ class Verification:
 
 
 def verify(path: Path, *, keys: Keys | None = None) -> Verification:
-    """Check all that can be checked in a filter: header, size, counters, holes, seal, manifest.
+    """Check a filter as far as possible: header, size, counters, holes, seal and manifest.
 
     Parameters
     ----------

@@ -159,8 +159,8 @@ def warn_of_rules(path: str, rules: Iterable[str | None]) -> None:
     if len(different) > 1:
         warn(
             f"{path}: its keys were made from lines in different ways: {'; '.join(different)}; "
-            f"a line is found only in the way it was added, and {different[0]} is noted: combine "
-            "filters that were filled with the same options",
+            "a line is found only by the rule it was added with, and only "
+            f"{different[0]} is recorded: combine filters that were filled with the same options",
             MmbloomWarning,
         )
 
@@ -225,7 +225,7 @@ def merge(
     `keys_added` of the result is an estimate, because sources may share keys. After the result has
     been made, a `CapacityWarning` is given for files that are past their capacity, and a
     `MmbloomWarning` if the sources have different `key_rule`. The result then has the rule of the
-    first source that has one, and finds a line only in the way it was added.
+    first source that has one, and a line is found only by the rule it was added with.
 
     File i of a growing filter is the union of the sources' files i. In a rotating filter, the file
     of a period is the union of the sources' files of that period; sources without one are skipped.

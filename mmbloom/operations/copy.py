@@ -59,8 +59,8 @@ def copy(
     Raises
     ------
     FileExistsError
-        If something is at the destination. With `replace`, if that is not a filter, is the source
-        itself, is a filter in shared memory, or if one of the two is a folder and the other a file.
+        If something is at the destination. With `replace`, only if it is not a filter, is the
+        source itself, is in shared memory, or is a file and the source a folder or vice versa.
     FormatError, FileChangedError, NetworkFileSystemError, OSError
         Errors common to calls that read or make a filter: see `mmbloom.errors`. `FormatError` also
         if the exclusions of the source are damaged.

@@ -1,8 +1,8 @@
 """Export and import of the files of Guava's `BloomFilter`, which programs on a JVM read and write.
 
 The standard layout with MurmurHash3 and seed 0 sets the same bits as Guava's strategy
-MURMUR128_MITZ_64, so that only the bytes around and within the array differ. A file, as
-`BloomFilter.writeTo` writes it and `readFrom` reads it, all of it big-endian:
+MURMUR128_MITZ_64, so that only the bytes around and within the array differ. This is the
+file that `BloomFilter.writeTo` writes and `readFrom` reads; all numbers in it are big-endian:
 
 ======  =====  ======================  ===================================================
 offset  bytes  field                   rule
