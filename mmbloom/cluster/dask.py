@@ -529,8 +529,8 @@ class _Tasks:
         if len(inputs) != self.partitions:
             raise ValueError(
                 f"the collection has {len(inputs)} partitions, but the column of its keys alone "
-                f"has {self.partitions}: Dask partitions each by its own size; use a number, as in "
-                "repartition(npartitions=...), or write the rows to files first"
+                f"has {self.partitions}: Dask partitions each by its own size; set the number, as "
+                "in repartition(npartitions=...), or write the rows to files first"
             )
         self.graph.update(graph)
         for partition, key in enumerate(inputs):

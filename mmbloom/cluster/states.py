@@ -68,8 +68,8 @@ _FEW_FALSE = 1e-9  # the default error rate: a false positive is a row that nobo
 _SPREADS = 6
 
 _WHEN_FULL = (
-    "drop the rows of this run; create a state with a larger capacity, and run all earlier rows "
-    "and then this run on it; or pass on_full='warn' to accept that new rows are lost"
+    "drop the rows of this run; create a state with a larger capacity, and repeat the earlier runs "
+    "and this run on it; or pass on_full='warn' to accept that new rows are lost"
 )
 
 

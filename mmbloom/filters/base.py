@@ -300,10 +300,10 @@ class Filter(ABC):
         threads : int, optional
             Number of threads that a call may use, including the caller's; by default one for each
             core that the process may use, and at most 64. Each thread gets at least 32,768 keys, so
-            a batch of fewer than 65,536 uses only the caller's; each chunk of an Arrow column
-            counts separately. Threads share hashing and queries, and in large arrays also adding
-            and removing (docs/large-filters.md). The numpy engine uses one thread. Answers do not
-            depend on the number of threads.
+            a batch of fewer than 65,536 uses only the caller's thread; each chunk of an Arrow
+            column counts separately. Threads share hashing and queries, and in large arrays also
+            adding and removing (docs/large-filters.md). The numpy engine uses one thread. Answers
+            do not depend on the number of threads.
         preload : bool, default False
             Read the whole file into memory first, so that no key waits for the disk.
         verify_after_add : bool, default False
@@ -319,10 +319,10 @@ class Filter(ABC):
             `RotatingFilter` is full while its period has more keys than its capacity.
         resident : {"auto", True, False}, default "auto"
             Whether to keep the array in shared memory, where no key waits for the disk. `flush`
-            and `close` write it to the file, and so do calls that add keys, piece by piece, about
-            every five minutes. "auto" moves the array there after 50,000 new keys, for files so
-            large that the kernel would make writers wait. Counting filters are never kept in shared
-            memory, and neither is any filter outside Linux. See docs/large-filters.md.
+            and the last `close` write it to the file, and so do calls that add keys, piece by
+            piece, about every five minutes. "auto" moves the array there after 50,000 new keys, for
+            files so large that the kernel would make writers wait. Counting filters are never kept
+            in shared memory, and neither is any filter outside Linux. See docs/large-filters.md.
 
         Returns
         -------
