@@ -341,7 +341,7 @@ def _few(keys: Keys, path: str) -> dict[bytes, None]:
             room -= sum(map(len, islice(given, before, None))) + len(given) - before
             if room < 0:
                 raise ValueError(
-                    f"{path}: these exclusions would take more than {MOST_BYTES} bytes; "
+                    f"{path}: more keys than exclusions can hold, at most {MOST_BYTES} bytes; "
                     "instead of so many exclusions, make a filter with a lower error rate"
                 )
     return given
