@@ -55,13 +55,13 @@ def shared(function: F) -> F:
     return function
 
 
-def _instead(way: str) -> Any:
-    """Return a method that sets have and a filter cannot have: it names the way."""
+def _instead(name: str, way: str) -> Any:
+    """Return a method that sets have and a filter cannot have: its error says what to do."""
 
     def refuse(self: Filter, *_: object) -> NoReturn:
         raise TypeError(f"{self.path}: {way}")
 
-    refuse.__doc__ = f"Raise `TypeError`: {way}."
+    refuse.__name__, refuse.__doc__ = name, f"Raise `TypeError`: {way}."
     return refuse
 
 
@@ -697,21 +697,26 @@ ClosedFilterError
         return self._shelf.section(self._shelf.timeout if timeout == "default" else timeout)
 
     clear = _instead(
+        "clear",
         "a filter cannot be emptied, because other processes may be using it: create a new one at "
-        "another path and rename it over this one with os.replace()"
+        "another path and rename it over this one with os.replace()",
     )
     __or__ = _instead(
+        "__or__",
         "a union is a new file, which needs a path: call mmbloom.merge(path, [one.path, "
-        "other.path]), or add the keys of one BloomFilter to another: one |= other"
+        "other.path]), or add the keys of one BloomFilter to another: one |= other",
     )
     __and__ = _instead(
+        "__and__",
         "an intersection is a new file, which needs a path: call mmbloom.intersect(path, "
-        "[one.path, other.path]), or BloomFilter.common_count to estimate the number of common keys"
+        "[one.path, other.path]), or BloomFilter.common_count to estimate how many keys are common",
     )
     __iter__ = _instead(
-        "a filter keeps bits, not keys, so they cannot be listed: store them elsewhere"
+        "__iter__", "a filter keeps bits, not keys, so they cannot be listed: store them elsewhere"
     )
-    __len__ = _instead("a filter does not count its keys exactly: use keys_added or approx_count")
+    __len__ = _instead(
+        "__len__", "a filter does not count its keys exactly: use keys_added or approx_count"
+    )
 
     def __bool__(self) -> bool:
         """Return True, even if the filter is empty: for its number of keys, see `keys_added`."""
@@ -719,8 +724,10 @@ ClosedFilterError
 
     def __eq__(self, other: object) -> bool:
         """Return whether both are one object; raise `TypeError` if the other is another filter."""
-        if self is other or not isinstance(other, Filter):
-            return self is other
+        if not isinstance(other, Filter):
+            return NotImplemented
+        if self is other:
+            return True
         raise TypeError(
             f"a {type(self).__name__} and a {type(other).__name__} cannot be compared: only two "
             "BloomFilters can be; to find out whether both are the same filter, compare .path"
