@@ -97,7 +97,7 @@ COMMANDS = {
         "check a filter for damage",
         (
             "mmbloom verify seen.bloom",
-            "mmbloom verify seen.bloom --keys access.log    # and that it has every line",
+            "mmbloom verify seen.bloom --keys access.log    # also check that it has every line",
         ),
         each=True,
     ),

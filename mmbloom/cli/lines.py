@@ -51,9 +51,7 @@ def places_of(named: list[str]) -> list[Place]:
 def say_what_is_read(what: str, arguments: str) -> None:
     """Print that somebody has to type, if stdin is a terminal, and what to do instead."""
     if os.isatty(STDIN_FD):
-        say(
-            f"reading {what} from the terminal until Ctrl-D; {arguments} are given after the filter"
-        )
+        say(f"reading {what} from the terminal until Ctrl-D; or give {arguments} after the filter")
 
 
 def keep_stdin() -> int:
@@ -310,7 +308,7 @@ def mark_lines(
     stopped = run.over((open_lines(inputs, place, size), tally) for (place, tally), size in works)
     if stopped is None:
         return ""
-    full, marked = stopped.full, "lines read before" if run.repeats else "printed lines"
+    full, marked = stopped.full, "lines read so far" if run.repeats else "printed lines"
     return (
         f"{full.path}: is full: it holds about {full.keys} keys and has a capacity of "
         f"{full.capacity}; stopped in {stopped.name}: only the {marked} are marked"

@@ -86,7 +86,7 @@ def _refuse_empty_names(args: argparse.Namespace) -> None:
         value = getattr(args, argument, None)
         if "" in (value if isinstance(value, list) else [value]):
             shown = argument.replace("_", " ")
-            raise process.UsageError(f"the name of {shown} is empty: is a shell variable not set?")
+            raise process.UsageError(f"the argument {shown} is empty: is a shell variable not set?")
 
 
 def _named(args: argparse.Namespace, names: Sequence[str]) -> list[str]:

@@ -150,7 +150,7 @@ def dedup(args: argparse.Namespace) -> int:
         if stopped is not None:
             dry = "dry run, nothing is marked; a real run would end with: "
             to_do = (
-                f"{NOT_TO_REPEAT}, with enough room" if args.repeated else filters.to_go_on(seen)
+                f"{NOT_TO_REPEAT}; it needs more room" if args.repeated else filters.to_go_on(seen)
             )
             raise StoppedError(
                 f"{dry * args.dry_run}{stopped}; {to_do}; or continue with "

@@ -256,7 +256,7 @@ def _group(name: str, table: Table) -> Table:
 
 
 _ALLOW_NETWORK = "allow writing on a network file system (safe only if a single host writes)"
-_QUIET = "show no progress bar and no closing line of figures, even on a terminal"
+_QUIET = "show no progress bar and no summary line, even on a terminal"
 _RESERVE = "--reserve {zeros,fallocate}=zeros"
 
 _WRITING = {
@@ -299,7 +299,7 @@ _PART = {
     "within a name); repeat the option for several; a line in which one is missing, null or "
     '"" is compared whole',
     "--empty {whole,skip,key}": "how to treat a line whose field or member is missing, empty or "
-    "null: whole compares the whole line (default; unless you give it, it is an error if no line "
+    "null: whole compares the whole line (default; without --empty, it is an error if no line "
     "has that part); skip neither prints nor marks it; key treats the missing part as empty",
 }
 KEYS = {
@@ -373,9 +373,10 @@ OPTIONS: dict[str, Table] = {
         "-o --output OUTPUT": "append to this file instead of stdout, compressed if its name ends "
         "in .gz, .bz2, .xz or .zst",
         "--output-dir DIR": "append to one file per input, in this folder",
-        "--repeats-to FILE": "append the lines that are not printed to this file, written and "
-        "forced to disk as OUTPUT is; with --output-dir, to one file per input in this folder",
-        "--relative": "with --output-dir: recreate the folders of the inputs in it, as typed",
+        "--repeats-to FILE": "append to this file the lines that are not printed; it is written "
+        "and forced to disk like OUTPUT; with --output-dir, append to one file per input in this "
+        "folder",
+        "--relative": "with --output-dir: recreate the inputs' folders in it, as you typed them",
         "-j --jobs N=1": "with --output-dir: number of processes (default 1)",
         "--durable": "force lines to disk before they are marked, so that a power cut loses none "
         "(slower; the output must be a file)",
@@ -460,8 +461,8 @@ OPTIONS: dict[str, Table] = {
         "header: --blocks-per-key BLOCKS": "with --num-bits: number of blocks per key (blocked "
         "layout)",
         **_group("header", _SIZING),
-        "header: --layout {blocked,standard}": "blocked, unless the filter was made with another",
-        "header: --hash {siphash,murmur3}": "siphash, unless the filter was made with another",
+        "header: --layout {blocked,standard}": "the filter's layout (blocked by default in create)",
+        "header: --hash {siphash,murmur3}": "the filter's hash (siphash by default in create)",
         "header: --seed seed": "the seed or secret key of the hash, in decimal or as 0x...",
     },
     "export": {

@@ -244,8 +244,8 @@ def open_input(
 
 
 _NO_ESCAPE = (
-    r"""has \" within quotes: if this is an escaped quote, as Spark and MySQL write it, rows are """
-    r"""joined and dropped, because CSV doubles quotes: convert the file with sed 's/\\"/""/g'"""
+    r"""has \" within quotes: CSV has "" there, so if Spark or MySQL wrote the file, rows are """
+    r"""joined and dropped; convert it with sed 's/\\"/""/g'"""
 )
 _FEW = 50  # first lines of a pipe that show too little, as it may bring them one by one
 _OF_CSV = (b",", b";")  # separators of files in which quotes have a meaning

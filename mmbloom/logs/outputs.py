@@ -119,8 +119,8 @@ def _force(fd: int, place: Place, *, durable: bool, name_too: bool = False) -> N
         marked = (
             "the lines of the last write are not marked: run again, with an output on a sound disk"
             if durable
-            else "lines that the filter has may be missing in it: add this output to a new filter, "
-            "made with like= (create --like), and run again with that filter"
+            else "it may not have all lines that are marked in the filter: add it to a new filter, "
+            "created with like= (create --like), and run again with that filter"
         )
         reason = f"{error.strerror}: it could not be forced to the disk; {marked}"
         raise OSError(error.errno, reason, shown(place)) from error
@@ -194,7 +194,7 @@ def existing_in(fd: int, place: Place, delimiter: bytes | None) -> Iterator[Plai
     try:
         again = reopen(fd, os.O_RDONLY)
     except (FileNotFoundError, PermissionError) as error:
-        why, remedy = "the system does not say where it is", "give its path"
+        why, remedy = "its path is not known", "give its path"
         # A path was opened for reading as well at first, and that was refused.
         if isinstance(place, str) or isinstance(error, PermissionError):
             why, remedy = "Permission denied", "make it readable"
@@ -214,7 +214,7 @@ def _require_empty(fd: int, problem: str, remedy: str, delimiter: bytes | None) 
     if delimiter is not None:
         raise InputError(f"{problem}, so its header is unknown: {remedy}, or use another file")
     warn(
-        f"{problem}, so if a killed run left half a line, the next is joined to it: {remedy}",
+        f"{problem}, so if a killed run left half a line, the next line is joined to it: {remedy}",
         MmbloomWarning,
     )
 
@@ -275,12 +275,10 @@ def shown(place: Place) -> str:
 
 def _refuse_files_of_a_filter(real: str, output: str, filter_path: str) -> None:
     if real == exclusions_path(filter_path):
-        raise ValueError(f"{output}: has the exclusions of the filter: write to another file")
+        raise ValueError(f"{output}: is the filter's file of exclusions: write to another file")
     folder, own = os.path.dirname(real), filter_path
     if os.path.commonpath([folder, own]) == own or _is_filter(folder):
-        raise ValueError(
-            f"{output}: is in the folder of a filter, which is for its own files: write elsewhere"
-        )
+        raise ValueError(f"{output}: is in the folder of a filter: write to another folder")
 
 
 def _is_filter(folder: str) -> bool:

@@ -403,7 +403,7 @@ class RowKeys(KeyRule):
             if names.count(name) != 1:
                 number = "more than once" if name in names else "not"
                 has = ", ".join(one.decode("utf-8", "backslashreplace") for one in names)
-                raise ColumnError(f"the column {column!r} is {number} in the header: {has}")
+                raise ColumnError(f"the column {column!r} is {number} in the header ({has})")
             places.append(names.index(name) + 1)
         return replace(self, _places=tuple(places))
 

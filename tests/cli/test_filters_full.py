@@ -248,7 +248,7 @@ def test_stopped_amid_repeats(here: Path) -> None:
     ended = mmbloom("dedup", "seen", "-n", "100", "-d", "in")
     assert (ended.code, ended.out) == (6, b"")
     to_do = "start with a new filter, or with a copy made before this run"
-    said = "stopped in in: only the lines read before are marked; "
+    said = "stopped in in: only the lines read so far are marked; "
     assert is_one_line(ended.err, said + to_do)
     assert "grow" not in ended.err
     with open("/dev/full", "wb") as full:

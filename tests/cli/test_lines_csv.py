@@ -125,8 +125,8 @@ def test_another_header() -> None:
 @pytest.mark.parametrize(
     ("field", "said"),
     [
-        ("nmae", "the column 'nmae' is not in the header: id, name, name"),
-        ("id,name", "the column 'name' is more than once in the header: id, name, name"),
+        ("nmae", "the column 'nmae' is not in the header (id, name, name)"),
+        ("id,name", "the column 'name' is more than once in the header (id, name, name)"),
     ],
 )
 def test_wrong_names(field: str, said: str) -> None:

@@ -106,7 +106,7 @@ def test_output_in_place_of_the_exclusions(here: Path) -> None:
     exact_filter("seen")
     Path("link").symlink_to("seen")
     done = mmbloom("dedup", "link", "-o", "seen.exclusions", stdin=b"a\n")
-    assert refused(done, 2, "has the exclusions of the filter")
+    assert refused(done, 2, "is the filter's file of exclusions")
     assert not Path("seen.exclusions").exists()
 
 
@@ -265,7 +265,7 @@ ROWS = pytest.mark.parametrize(
 )
 HEADER_UNKNOWN = "cannot be read ({}), so its header is unknown: {}, or use another file"
 END_UNKNOWN = (
-    "cannot be read ({}), so if a killed run left half a line, the next is joined to it: {}"
+    "cannot be read ({}), so if a killed run left half a line, the next line is joined to it: {}"
 )
 
 
@@ -316,7 +316,7 @@ def test_an_output_whose_path_is_not_known(
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"/proc/self/fd/{fd}")
 
     monkeypatch.setattr("mmbloom.logs.outputs.reopen", unknown)
-    why, remedy = "the system does not say where it is", "give its path"
+    why, remedy = "its path is not known", "give its path"
     said = (HEADER_UNKNOWN if delimiter else END_UNKNOWN).format(why, remedy)
     out = Path("out")
     exact_filter("seen")

@@ -377,10 +377,10 @@ def test_a_filter_of_other_sizes(where: Path, command: str) -> None:
 
 def test_a_terminal_to_read_from(where: Path) -> None:
     """Who forgot an input, and waits, is told what for."""
-    hint = "reading lines from the terminal until Ctrl-D; inputs are given after the filter"
+    hint = "reading lines from the terminal until Ctrl-D; or give inputs after the filter"
     assert hint not in mmbloom("dedup", "seen", stdin=b"b\n").err
     assert hint in reading_from_a_terminal("dedup", "seen")
-    hint = "reading keys, one per line, from the terminal until Ctrl-D; keys are given after the"
+    hint = "reading keys, one per line, from the terminal until Ctrl-D; or give keys after the"
     assert hint not in mmbloom("exclude", "seen", "--add", stdin=b"b\n").err
     for action in ("--add", "--remove"):
         assert hint in reading_from_a_terminal("exclude", "seen", action)

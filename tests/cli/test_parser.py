@@ -209,7 +209,7 @@ SAID = {
     "dedup seen in ''": "is empty: is a shell variable not set?",
     "dedup seen in -o ''": "is empty: is a shell variable not set?",
     "dedup seen in --output-dir ''": "is empty: is a shell variable not set?",
-    "dedup seen in --repeats-to ''": "the name of repeats to is empty",
+    "dedup seen in --repeats-to ''": "the argument repeats to is empty",
     "create '' -n 10": "is empty: is a shell variable not set?",
     "create new --like ''": "is empty: is a shell variable not set?",
     "info seen ''": "is empty: is a shell variable not set?",

@@ -43,7 +43,7 @@ EXAMPLES: list[MmbloomError] = [
     errors.NoFilterError("/f/seen", "length", "7 bytes", "at least 4096"),
     errors.DamagedHeaderError("/f/seen", "header checksum", "0x1", "0x2"),
     errors.OtherKindError("/f/seen", "counters", "2 (counters)", "1 (bits)"),
-    errors.ColumnError("the column 'a' is not in the header: id, b"),
+    errors.ColumnError("the column 'a' is not in the header (id, b)"),
     errors.OpenQuoteError(7, "by the end of the input"),
     errors.InputError("/f/a.gz: damaged or cut off"),
     errors.LockTimeoutError("/f/seen", 2.5, lock="the lock of its exclusions"),
