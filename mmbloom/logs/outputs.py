@@ -119,8 +119,8 @@ def _force(fd: int, place: Place, *, durable: bool, name_too: bool = False) -> N
         marked = (
             "the lines of the last write are not marked: run again, with an output on a sound disk"
             if durable
-            else "it may not have all lines that are marked in the filter: add it to a new filter, "
-            "created with like= (create --like), and run again with that filter"
+            else "lines that are marked in the filter may be missing from it: add this output to a "
+            "new filter, created with like= (create --like), and run again with that filter"
         )
         reason = f"{error.strerror}: it could not be forced to the disk; {marked}"
         raise OSError(error.errno, reason, shown(place)) from error
