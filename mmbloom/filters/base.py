@@ -704,7 +704,8 @@ ClosedFilterError
     __or__ = _instead(
         "__or__",
         "a union is a new file, which needs a path: call mmbloom.merge(path, [one.path, "
-        "other.path]), or add the keys of one BloomFilter to another: one |= other",
+        "other.path]), or add the keys of one BloomFilter to another: one |= other (a list or a "
+        "set of keys: one.update(keys))",
     )
     __and__ = _instead(
         "__and__",
