@@ -3,7 +3,7 @@
 Question: wall time, CPU time and peak memory to deduplicate an access log, with output to a file;
 the same for a log of short lines (addresses), and for logs that are several times as large.
 
-Method: whole commands, started anew each round, take turns; the log is in the page cache. All
+Method: whole commands, restarted each round, take turns; the log is in the page cache. All
 Bloom filters are made again each time, with an error rate of 0.01 % and the number of lines as
 their capacity. Output lines are counted: a Bloom filter may drop a new line that it reports as
 seen, while all exact tools must print the same number. DuckDB and polars read a line as one

@@ -3,7 +3,7 @@
 Question: megabytes of input per second when each piece of output is forced to the disk before its
 lines are marked, against once at the end (`-o`), and never (a plain stdout).
 
-Method: whole commands, started anew each round, take turns; the log is in the page cache, and the
+Method: whole commands, restarted each round, take turns; the log is in the page cache, and the
 filter is made again each time, before the clock starts. Pending writes reach the disk before the
 next command starts. Output and filter are on one disk.
 

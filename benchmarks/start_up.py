@@ -3,7 +3,7 @@
 Question: milliseconds of `mmbloom` commands and of imports, from the start of the process to its
 end, against Python alone and numpy's import, which is part of every command with a filter.
 
-Method: whole commands, started anew each time, take turns. A first round, which is not counted,
+Method: whole commands, restarted each time, take turns. A first round, which is not counted,
 brings files into the page cache and compiles bytecode. All three lines to deduplicate are new to
 the filter that the command creates, and known to the filter that already exists.
 
