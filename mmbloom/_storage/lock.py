@@ -21,12 +21,7 @@ from typing import TYPE_CHECKING, Any
 from mmbloom._engine import Hold, LockState, engine
 from mmbloom._system.descriptors import OpenFile, open_file, opening, remember
 from mmbloom._system.sections import BLOCK, IN_A_CALL, IN_ANOTHER_TASK
-from mmbloom.errors import (
-    ClosedFilterError,
-    FileChangedError,
-    LockTimeoutError,
-    ReentryError,
-)
+from mmbloom.errors import ClosedFilterError, FileChangedError, LockTimeoutError, ReentryError
 
 if TYPE_CHECKING:
     import asyncio

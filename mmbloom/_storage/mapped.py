@@ -35,12 +35,7 @@ from mmbloom.errors import (
     NetworkFileSystemError,
     ReadOnlyError,
 )
-from mmbloom.format.header import (
-    HEADER_BYTES,
-    KEY_RULE_OFFSET,
-    encode_key_rule,
-    read_key_rule,
-)
+from mmbloom.format.header import HEADER_BYTES, KEY_RULE_OFFSET, encode_key_rule, read_key_rule
 
 
 class MappedFilter:

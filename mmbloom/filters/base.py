@@ -712,12 +712,8 @@ ClosedFilterError
         "an intersection is a new file, which needs a path: call mmbloom.intersect(path, "
         "[one.path, other.path]), or BloomFilter.common_count to estimate how many keys are common",
     )
-    __iter__ = _instead(
-        "__iter__", "a filter keeps bits, not keys, so they cannot be listed: store them elsewhere"
-    )
-    __len__ = _instead(
-        "__len__", "a filter does not count its keys exactly: use keys_added or approx_count"
-    )
+    __iter__ = _instead("__iter__", "keys are not stored and cannot be listed: keep them elsewhere")
+    __len__ = _instead("__len__", "keys are not counted exactly: use keys_added or approx_count")
 
     def __bool__(self) -> bool:
         """Return True, even if the filter is empty: for its number of keys, see `keys_added`."""

@@ -5,11 +5,12 @@ This file says what each call means; it never touches a bit, a byte or a lock it
 
 from __future__ import annotations
 
-import operator
 import os
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+
+import numpy as np
 
 from mmbloom._engine import SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY, Target, require_reserve
@@ -17,23 +18,12 @@ from mmbloom._storage.build import create_file
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute, as_file_or_folder
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._system.typing import (
-    HashName,
-    Layout,
-    Path,
-    Reserve,
-)
+from mmbloom._system.typing import HashName, Layout, Path, Reserve, Words
 from mmbloom.filters.base import Filter, shared
 from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.file import BitFile, File
 from mmbloom.filters.growable import GrowableFile
-from mmbloom.filters.options import (
-    OpenedWith,
-    OpenOptions,
-    choose_params,
-    not_asked,
-    require_equal,
-)
+from mmbloom.filters.options import OpenedWith, OpenOptions, choose_params, not_asked, require_equal
 from mmbloom.filters.shelf import OneFile, Shelf
 from mmbloom.format.exclusions import exclusions_path
 from mmbloom.operations.combine import (
@@ -414,7 +404,7 @@ class BloomFilter(SingleKeys, FileFilter):
         IncompatibleFiltersError, FormatError, FileChangedError, ClosedFilterError, OSError
             Same as for `common_count`.
         """
-        return none_set(source_of(self), source_of(other), operator.and_)
+        return none_set(source_of(self), source_of(other), np.bitwise_and)
 
     def issubset(self, other: BloomFilter | Path) -> bool:
         """Return whether the other filter finds every key that this one finds; ``self <= other``.
@@ -437,7 +427,7 @@ class BloomFilter(SingleKeys, FileFilter):
         IncompatibleFiltersError, FormatError, FileChangedError, ClosedFilterError, OSError
             Same as for `common_count`.
         """
-        return none_set(source_of(self), source_of(other), lambda ours, theirs: ours & ~theirs)
+        return none_set(source_of(self), source_of(other), _beyond)
 
     def __le__(self, other: object) -> bool:
         """Return whether the other filter finds every key that this one finds: `issubset`."""
@@ -452,9 +442,13 @@ class BloomFilter(SingleKeys, FileFilter):
         if self is other or not isinstance(other, BloomFilter):
             return super().__eq__(other)
         same = self.params == other.params
-        return same and none_set(source_of(self), source_of(other), operator.xor)
+        return same and none_set(source_of(self), source_of(other), np.bitwise_xor)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _beyond(ours: Words, theirs: Words, out: Words) -> None:
+    np.bitwise_and(ours, ~theirs, out=out)
 
 
 def source_of(other: BloomFilter | Path) -> FilterAt:

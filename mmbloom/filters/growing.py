@@ -15,12 +15,7 @@ from mmbloom._storage.folder import manifest_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.opening import absolute
 from mmbloom._system.descriptors import remember
-from mmbloom._system.typing import (
-    HashName,
-    Layout,
-    Path,
-    Reserve,
-)
+from mmbloom._system.typing import HashName, Layout, Path, Reserve
 from mmbloom.errors import FormatError
 from mmbloom.filters.chain import Chain
 from mmbloom.filters.folder import FolderFilter

@@ -22,15 +22,7 @@ from mmbloom._engine import SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.folder import remove_older
 from mmbloom._storage.opening import absolute
-from mmbloom._system.typing import (
-    Clock,
-    Duration,
-    HashName,
-    Layout,
-    Mode,
-    Path,
-    Reserve,
-)
+from mmbloom._system.typing import Clock, Duration, HashName, Layout, Mode, Path, Reserve
 from mmbloom.errors import MmbloomError
 from mmbloom.filters.chain import Chain
 from mmbloom.filters.file import File

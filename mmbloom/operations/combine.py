@@ -87,8 +87,8 @@ def open_alike(sources: Iterable[FilterAt]) -> Iterator[list[UnmappedFilter]]:
         yield inputs
 
 
-def combined(inputs: Sequence[UnmappedFilter], operation: np.ufunc) -> Iterator[Words]:
-    """Read all arrays together, and yield each segment combined by OR or AND.
+def combined(inputs: Sequence[UnmappedFilter], operation: Callable[..., object]) -> Iterator[Words]:
+    """Read all arrays together, and yield each segment combined by OR, AND or the like.
 
     Raise `FileChangedError` if a file has changed by the end.
     """
@@ -497,12 +497,7 @@ def _compare(one: FilterAt, other: FilterAt) -> tuple[Similarity, tuple[Counted,
     return found, (Counted(one.path, params, first), Counted(other.path, params, second))
 
 
-def none_set(one: FilterAt, other: FilterAt, operation: Callable[[Words, Words], Words]) -> bool:
+def none_set(one: FilterAt, other: FilterAt, operation: Callable[..., object]) -> bool:
     """Return whether the combined arrays of two filters have no bit set; stop at the first."""
-    with open_alike((one, other)) as (left, right):
-        pairs = zip(left.segments(), right.segments(), strict=True)
-        if any(operation(ours, theirs).any() for ours, theirs in pairs):
-            return False
-        left.check_same()
-        right.check_same()
-        return True
+    with open_alike((one, other)) as inputs:
+        return not any(segment.any() for segment in combined(inputs, operation))
