@@ -76,7 +76,7 @@ def files(path: Path) -> Iterator[Any]:
     given, repeated, packed = (path.with_name(name) for name in ("given", "again", "new.gz"))
     given.write_text("".join(f"{key}\n" for key in KEYS * 2))
 
-    with BloomFilter.create(path, 1000) as seen:
+    with BloomFilter.create(path, 1000, 1e-9) as seen:  # a false positive would be one repeat more
         yield
         yield dedup_files(seen, given, packed, repeats_to=repeated, durable=True)
         yield dedup_files(seen, packed, packed.with_suffix(".xz"))
