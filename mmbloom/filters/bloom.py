@@ -427,7 +427,7 @@ class BloomFilter(SingleKeys, FileFilter):
         IncompatibleFiltersError, FormatError, FileChangedError, ClosedFilterError, OSError
             Same as for `common_count`.
         """
-        return none_set(source_of(self), source_of(other), _beyond)
+        return none_set(source_of(self), source_of(other), _only_ours)
 
     def __le__(self, other: object) -> bool:
         """Return whether the other filter finds every key that this one finds: `issubset`."""
@@ -436,18 +436,21 @@ class BloomFilter(SingleKeys, FileFilter):
     def __eq__(self, other: object) -> bool:
         """Return whether two filters have equal parameters, hash, seed and bits.
 
-        Such filters find the same keys, exclusions aside. Both files are read, up to the first
-        difference. Like a set, a filter is not hashable.
+        Such filters find the same keys, exclusions aside. Two files are read, up to the first
+        difference; two objects of one file are equal. Like a set, a filter is not hashable.
         """
         if self is other or not isinstance(other, BloomFilter):
             return super().__eq__(other)
-        same = self.params == other.params
-        return same and none_set(source_of(self), source_of(other), np.bitwise_xor)
+        if self.params != other.params:
+            return False
+        ours, theirs = source_of(self), source_of(other)
+        # One file is not read twice: what is written in between would be a difference.
+        return ours == theirs or none_set(ours, theirs, np.bitwise_xor)
 
     __hash__ = None  # type: ignore[assignment]
 
 
-def _beyond(ours: Words, theirs: Words, out: Words) -> None:
+def _only_ours(ours: Words, theirs: Words, out: Words) -> None:
     np.bitwise_and(ours, ~theirs, out=out)
 
 

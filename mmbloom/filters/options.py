@@ -59,7 +59,7 @@ OpenOptions.__init__.__qualname__ = "create or open"  # for Python's error about
 
 
 class OpenedWith(TypedDict, total=False):
-    """The options of `BloomFilter.open`, but for `mode`."""
+    """The options of `BloomFilter.open`, except `mode`."""
 
     lock_timeout: float | None
     allow_network: bool

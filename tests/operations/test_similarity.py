@@ -1,8 +1,10 @@
 """What two filters share: estimates within their standard errors, certainty where it is said."""
 
+import itertools
 import math
 import os
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from mmbloom import (
     IncompatibleFiltersError,
     compare,
 )
+from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom.sizing import FilterParams, Layout
 
 
@@ -128,6 +131,25 @@ def test_subset_and_equal(tmp_path: Path, layout: Layout, place: int) -> None:
         assert not b.issubset(one)
         assert a == again
         del words
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_one_file_is_equal_while_it_is_written(
+    tmp_path: Path, two: list[str], monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    """Keys that are added between two reads of one file make no difference; in a copy they do."""
+    other = shutil.copy(two[0], tmp_path / "copy") if copied else two[0]
+    with BloomFilter.open(two[0]) as a, BloomFilter.open(other) as again:
+        assert a == again
+        read, new = UnmappedFilter.segments, itertools.count(10**6)
+
+        def add_and_read(self: UnmappedFilter) -> Any:
+            a.add_many(list(itertools.islice(new, 50)))
+            yield from read(self)
+
+        monkeypatch.setattr(UnmappedFilter, "segments", add_and_read)
+        assert (a == again) is not copied
+        assert again <= a
 
 
 def test_operators_of_sets(tmp_path: Path, two: list[str]) -> None:
